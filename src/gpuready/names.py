@@ -1,0 +1,81 @@
+"""Every string that other programs see: labels, annotations, resources, gates, paths, ports.
+
+The names under `nvidia.com/`, the gate files and the CDI kinds are the original GPU operator's, so that
+whoever depends on them keeps working. What is ours is under `gpuready.dev/` or `/run/gpuready`.
+"""
+
+from __future__ import annotations
+
+VERSION = "0.1.0"
+FIELD_MANAGER = "gpuready"
+OPERATOR_NAMESPACE = "gpu-operator"
+OWN_IMAGE = "gpuready"
+
+# --- API groups -----------------------------------------------------------------------------------------
+CLUSTER_POLICY_API = "nvidia.com/v1"
+CLUSTER_POLICY_KIND = "ClusterPolicy"
+CLUSTER_POLICIES = "clusterpolicies"
+GPU_NODE_API = "gpuready.dev/v1alpha1"
+GPU_NODE_KIND = "GPUNode"
+GPU_NODES = "gpunodes"
+
+# --- node labels ----------------------------------------------------------------------------------------
+GPU_PRESENT = "nvidia.com/gpu.present"
+DEPLOY_PREFIX = "nvidia.com/gpu.deploy."
+DEPLOY_OPERANDS = "nvidia.com/gpu.deploy.operands"
+DEPLOY_DRIVER = "nvidia.com/gpu.deploy.driver"
+DEPLOY_DEVICE_PLUGIN = "nvidia.com/gpu.deploy.device-plugin"
+DRIVER_PRE_INSTALLED = "pre-installed"
+PLUGIN_CONFIG_LABEL = "nvidia.com/device-plugin.config"
+NFD_PREFIX = "feature.node.kubernetes.io/"
+NFD_PCI_LABELS = (
+    "feature.node.kubernetes.io/pci-10de.present",
+    "feature.node.kubernetes.io/pci-0302_10de.present",
+    "feature.node.kubernetes.io/pci-0300_10de.present",
+)
+NFD_OWNED_ANNOTATION = "nfd.node.kubernetes.io/feature-labels"
+OS_ID_LABEL = "feature.node.kubernetes.io/system-os_release.ID"
+OS_VERSION_LABEL = "feature.node.kubernetes.io/system-os_release.VERSION_ID"
+KERNEL_LABEL = "feature.node.kubernetes.io/kernel-version.full"
+
+# --- annotations: the key=value pairs that each of our two writers put on a Node (JSON object) ----------
+CONTROLLER_LABELS_ANNOTATION = "gpuready.dev/controller-labels"
+AGENT_LABELS_ANNOTATION = "gpuready.dev/agent-labels"
+# On every object that the policy controller applies.
+DIGEST_ANNOTATION = "gpuready.dev/digest"
+OWNER_LABEL = "gpuready.dev/policy"
+OPERAND_LABEL = "gpuready.dev/operand"
+
+# --- node condition -------------------------------------------------------------------------------------
+GPU_READY_CONDITION = "GPUReady"
+
+# --- resources and CDI ----------------------------------------------------------------------------------
+GPU_RESOURCE = "nvidia.com/gpu"
+SHARED_SUFFIX = ".shared"
+GPU_TAINT = "nvidia.com/gpu"
+PLUGIN_CDI_KIND = "k8s.device-plugin.nvidia.com/gpu"
+PLUGIN_CDI_FILE = "/var/run/cdi/k8s.device-plugin.nvidia.com-gpu.json"
+
+# --- on the node ----------------------------------------------------------------------------------------
+ROOT_ENV = "GPUREADY_ROOT"
+GATES_DIR_ENV = "GPUREADY_GATES_DIR"
+DESIRED_DIR_ENV = "GPUREADY_DESIRED_DIR"
+RECORDS_DIR_ENV = "GPUREADY_RECORDS_DIR"
+GATES_DIR = "/run/nvidia/validations"
+DESIRED_DIR = "/run/gpuready/desired"
+RECORDS_DIR = "/run/gpuready/records"
+LAST_KNOWN_DIR = "/var/lib/gpuready/desired"
+DRIVER_READY = "driver-ready"
+PLUGIN_READY = "plugin-ready"
+DRIVER_CTR_READY = ".driver-ctr-ready"
+DRIVER_INSTALL_DIR = "/run/nvidia/driver"
+PLUGIN_DIR = "/var/lib/kubelet/device-plugins"
+KUBELET_SOCKET = "kubelet.sock"
+POD_RESOURCES_SOCKET = "/var/lib/kubelet/pod-resources/kubelet.sock"
+BOOT_ID_FILE = "/proc/sys/kernel/random/boot_id"
+
+# --- ports ----------------------------------------------------------------------------------------------
+OPERATOR_METRICS_PORT = 8080
+OPERATOR_HEALTH_PORT = 8081
+NODE_AGENT_HEALTH_PORT = 9411
+DEVICE_PLUGIN_HEALTH_PORT = 9412

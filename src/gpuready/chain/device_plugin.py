@@ -1,0 +1,331 @@
+"""Does the device plugin offer this node's GPUs, and does the kubelet show them.
+
+Pure. Facts: the plugin's own record, the Node's capacity and allocatable, what the control plane asks for,
+and the driver's verdict. What the kubelet shows counts; the record explains it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from gpuready.chain.verdict import Link, State, Verdict
+
+_PAUSED = "paused"
+_MOST_NAMED = 4  # devices that a message names before it counts the rest
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that stands in the way, as a daemon or the control plane tells it."""
+
+    reason: str
+    message: str
+    next_step: str = ""
+    evidence: tuple[str, ...] = ()
+
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any] | None) -> Self | None:
+        if not row:
+            return None
+        return cls(
+            reason=str(row.get("reason") or "Unknown"),
+            message=str(row.get("message") or "no message given"),
+            next_step=str(row.get("nextStep") or ""),
+            evidence=tuple(str(line) for line in row.get("evidence") or ()),
+        )
+
+
+@dataclass(frozen=True)
+class DeviceHealth:
+    """One physical GPU as the plugin sees it; `xid` is the code of the last XID, 0 = none."""
+
+    uuid: str
+    index: int
+    healthy: bool
+    reason: str = ""
+    xid: int = 0
+    action: str = ""
+
+
+@dataclass(frozen=True)
+class Offered:
+    """One resource as the plugin told the kubelet: devices advertised and how many of them are healthy."""
+
+    name: str
+    devices: int
+    healthy: int
+
+
+@dataclass(frozen=True)
+class PluginRecord:
+    """The plugin's record file of this boot."""
+
+    registered: bool
+    resources: tuple[Offered, ...] = ()
+    devices: tuple[DeviceHealth, ...] = ()
+    config_name: str = ""
+    config_error: Problem | None = None
+    problem: Problem | None = None
+    cdi_driver_version: str = ""
+
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any]) -> Self:
+        config = row.get("config") or {}
+        return cls(
+            registered=bool(row.get("registered")),
+            resources=tuple(
+                Offered(item["name"], int(item["devices"]), int(item["healthy"]))
+                for item in row.get("resources") or ()
+            ),
+            devices=tuple(_health_of(item) for item in row.get("devices") or ()),
+            config_name=str(config.get("name") or ""),
+            config_error=Problem.from_json(config.get("error")),
+            problem=Problem.from_json(row.get("problem")),
+            cdi_driver_version=str((row.get("cdi") or {}).get("driverVersion") or ""),
+        )
+
+
+def _health_of(row: Mapping[str, Any]) -> DeviceHealth:
+    xid = row.get("lastXid") or {}
+    return DeviceHealth(
+        uuid=str(row["uuid"]),
+        index=int(row.get("index", 0)),
+        healthy=row.get("health") == "Healthy",
+        reason=str(row.get("reason") or ""),
+        xid=int(xid.get("code") or 0),
+        action=str(xid.get("action") or ""),
+    )
+
+
+@dataclass(frozen=True)
+class Desired:
+    """What the control plane asks of the plugin; `has_config` False = there is nothing valid to run with."""
+
+    enabled: bool = True
+    has_config: bool = True
+    error: Problem | None = None
+    config_name: str = ""
+
+
+@dataclass(frozen=True)
+class PluginFacts:
+    """Everything that `judge` may know.
+
+    desired         None while there is no GPUNode
+    record          None when this boot's plugin has not written one
+    deploy_label    value of nvidia.com/gpu.deploy.device-plugin ("" = absent)
+    capacity, allocatable   of the Node, only names under nvidia.com/
+    driver_version  that the driver link found; "" = unknown
+    settled         nothing of the above changed for the kubelet's status period: what differs now, stays
+    """
+
+    driver: Verdict
+    desired: Desired | None = None
+    record: PluginRecord | None = None
+    deploy_label: str = "true"
+    capacity: Mapping[str, int] = field(default_factory=dict)
+    allocatable: Mapping[str, int] = field(default_factory=dict)
+    driver_version: str = ""
+    settled: bool = True
+
+
+def judge(facts: PluginFacts) -> Verdict:
+    unwanted = _unwanted(facts)
+    if unwanted:
+        return unwanted
+    if not facts.driver.is_whole:
+        return _verdict(State.WAITING, "WaitingForDriver", f"for driver: {facts.driver.reason}")
+    return (
+        _without_config(facts)
+        or _without_record(facts)
+        or _with_a_problem(facts)
+        or _unregistered(facts)
+        or _kubelet_disagrees(facts)
+        or _cdi_is_stale(facts)
+        or _offered(facts)
+    )
+
+
+def _unwanted(facts: PluginFacts) -> Verdict | None:
+    if facts.driver.state is State.NOT_CHECKED:
+        return _verdict(State.NOT_CHECKED, facts.driver.reason, facts.driver.message)
+    if facts.desired and not facts.desired.enabled:
+        return _verdict(State.NOT_CHECKED, "Disabled", "the policy does not want a device plugin")
+    if facts.deploy_label.startswith(_PAUSED):
+        said = f"paused: nvidia.com/gpu.deploy.device-plugin={facts.deploy_label}"
+        return _verdict(State.WAITING, "Paused", said)
+    if facts.deploy_label not in ("", "true"):
+        said = f"opted out: nvidia.com/gpu.deploy.device-plugin={facts.deploy_label}"
+        return _verdict(State.NOT_CHECKED, "OptedOut", said)
+    return None
+
+
+def _without_config(facts: PluginFacts) -> Verdict | None:
+    if not facts.desired or facts.desired.has_config:
+        return None
+    error = facts.desired.error
+    if error is None:
+        return _verdict(State.WAITING, "ConfigPending", "the operator has not resolved a configuration yet")
+    return _broken(error)
+
+
+def _without_record(facts: PluginFacts) -> Verdict | None:
+    if facts.record is not None:
+        return None
+    if not facts.desired:
+        said = "the operator has not said yet what it wants of this node"
+        return _verdict(State.WAITING, "ConfigPending", said)
+    return _verdict(
+        State.WAITING,
+        "PluginNotStarted",
+        "the device plugin has not reported since this boot",
+        next_step="look at the pod of DaemonSet nvidia-device-plugin-daemonset on this node, if this lasts",
+    )
+
+
+def _with_a_problem(facts: PluginFacts) -> Verdict | None:
+    record = _record(facts)
+    if record.problem is None or record.registered:
+        return None
+    return _broken(record.problem)
+
+
+def _unregistered(facts: PluginFacts) -> Verdict | None:
+    record = _record(facts)
+    if record.registered:
+        return None
+    if record.config_error:
+        return _broken(record.config_error)
+    if not facts.settled:
+        return _verdict(
+            State.WAITING, "Registering", "the device plugin is about to register with the kubelet"
+        )
+    return _verdict(
+        State.BROKEN,
+        "PluginNotRegistered",
+        "the device plugin runs but is not registered with the kubelet",
+        next_step="check that the kubelet runs and that /var/lib/kubelet/device-plugins/kubelet.sock exists",
+    )
+
+
+def _kubelet_disagrees(facts: PluginFacts) -> Verdict | None:
+    """Registered, and yet the kubelet shows nothing to schedule on."""
+    offered = [item for item in _record(facts).resources if item.healthy]
+    hidden = [item for item in offered if not facts.allocatable.get(item.name)]
+    if not offered or not hidden:
+        return None
+    told = ", ".join(f"{item.healthy} {item.name}" for item in hidden)
+    if not facts.settled:
+        said = f"registered with {told}; the kubelet has not shown it on the Node yet"
+        return _verdict(State.WAITING, "KubeletCatchingUp", said)
+    shown = ", ".join(
+        f"{item.name} capacity {facts.capacity.get(item.name, 0)}, "
+        f"allocatable {facts.allocatable.get(item.name, 0)}"
+        for item in hidden
+    )
+    return _verdict(
+        State.BROKEN,
+        "KubeletShowsNothing",
+        f"the device plugin says that it is registered with {told}, but the Node shows none",
+        evidence=(shown,),
+        next_step="the plugin has died or the kubelet has lost it: look at the plugin's pod, then restart it",
+    )
+
+
+def _cdi_is_stale(facts: PluginFacts) -> Verdict | None:
+    written_for = _record(facts).cdi_driver_version
+    if not written_for or not facts.driver_version or written_for == facts.driver_version:
+        return None
+    said = f"the CDI spec names files of driver {written_for}, but driver {facts.driver_version} runs"
+    if not facts.settled:
+        return _verdict(State.WAITING, "CdiSpecPending", said)
+    return _verdict(
+        State.BROKEN,
+        "CdiSpecStale",
+        f"{said}: new containers fail at creation",
+        next_step="delete the device plugin's pod on this node; it writes the spec anew",
+    )
+
+
+def _offered(facts: PluginFacts) -> Verdict:
+    record = _record(facts)
+    if not record.devices:
+        said = "the device plugin is registered without a single device"
+        return _verdict(
+            State.BROKEN, "NoDevices", said, next_step="read the device plugin's log on this node"
+        )
+    unhealthy = [device for device in record.devices if not device.healthy]
+    if len(unhealthy) == len(record.devices):
+        return _unhealthy(record, unhealthy, State.BROKEN, "NoHealthyDevices")
+    if unhealthy:
+        return _unhealthy(record, unhealthy, State.DEGRADED, "UnhealthyDevices")
+    error = record.config_error or (facts.desired.error if facts.desired else None)
+    if error:
+        return _on_last_good(record, error)
+    return _verdict(State.OK, "Registered", _told(record.resources))
+
+
+def _unhealthy(record: PluginRecord, unhealthy: Sequence[DeviceHealth], state: State, reason: str) -> Verdict:
+    lines = [health_line(device) for device in unhealthy]
+    named = lines if len(lines) <= _MOST_NAMED else [*lines[:_MOST_NAMED], f"{len(lines) - _MOST_NAMED} more"]
+    actions = dict.fromkeys(_action_line(device) for device in unhealthy)
+    return _verdict(
+        state,
+        reason,
+        f"{len(unhealthy)} of {len(record.devices)} GPUs unhealthy: {'; '.join(named)}",
+        evidence=tuple(lines),
+        next_step="; ".join(list(actions)[:_MOST_NAMED]),
+    )
+
+
+def health_line(device: DeviceHealth) -> str:
+    """`GPU 3 (GPU-…): XID 109, …`: which, what, as one phrase."""
+    said = device.reason or ("healthy" if device.healthy else "unhealthy, no reason given")
+    if device.xid and "xid" not in said.lower():
+        said = f"XID {device.xid}, {said}"
+    return f"GPU {device.index} ({device.uuid}): {said}"
+
+
+def _action_line(device: DeviceHealth) -> str:
+    action = device.action or "look at the kernel log, then reset the GPU or reboot the node"
+    return f"GPU {device.index}: {action}"
+
+
+def _on_last_good(record: PluginRecord, error: Problem) -> Verdict:
+    in_force = (
+        f'configuration "{record.config_name}"' if record.config_name else "the last good configuration"
+    )
+    return _verdict(
+        State.DEGRADED,
+        error.reason,
+        f"{error.message}; {in_force} stays in force ({_told(record.resources)})",
+        evidence=error.evidence,
+        next_step=error.next_step,
+    )
+
+
+def _told(resources: Sequence[Offered]) -> str:
+    return ", ".join(f"{item.name}: {item.healthy} of {item.devices}" for item in resources)
+
+
+def _broken(problem: Problem) -> Verdict:
+    return _verdict(
+        State.BROKEN,
+        problem.reason,
+        problem.message,
+        evidence=problem.evidence,
+        next_step=problem.next_step,
+    )
+
+
+def _record(facts: PluginFacts) -> PluginRecord:
+    assert facts.record is not None
+    return facts.record
+
+
+def _verdict(
+    state: State, reason: str, message: str, *, evidence: tuple[str, ...] = (), next_step: str = ""
+) -> Verdict:
+    return Verdict(Link.DEVICE_PLUGIN, state, reason, message, evidence, next_step)

@@ -1,0 +1,79 @@
+"""Many verdicts in one line: the first link that holds a node up, the columns, the condition GPUReady.
+
+Pure. A node agent, the controller and the tools all summarise here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from gpuready.chain.verdict import Link, State, Verdict
+
+ORDER = tuple(Link)
+WHOLE_REASON = "ChainWhole"
+# What `kubectl get gpunodes` and `gpuready status` show of a link.
+COLUMN_LINKS = {
+    "driver": Link.DRIVER,
+    "runtime": Link.TOOLKIT,
+    "plugin": Link.DEVICE_PLUGIN,
+    "cuda": Link.CUDA,
+}
+_CONDITION_OF = {State.BROKEN: "False", State.WAITING: "False"}
+
+
+@dataclass(frozen=True)
+class Readiness:
+    """The Node condition GPUReady: status is "True", "False" or "Unknown"."""
+
+    status: str
+    reason: str
+    message: str
+
+
+def in_order(verdicts: Iterable[Verdict]) -> list[Verdict]:
+    return sorted(verdicts, key=lambda verdict: ORDER.index(verdict.link))
+
+
+def first_broken(verdicts: Iterable[Verdict]) -> Verdict | None:
+    """The first link that holds the node up: broken before or waiting, in the order of the chain."""
+    return next((verdict for verdict in in_order(verdicts) if verdict.holds_up), None)
+
+
+def first_remark(verdicts: Iterable[Verdict]) -> Verdict | None:
+    """The first link that is whole and has something to say."""
+    return next((verdict for verdict in in_order(verdicts) if verdict.state is State.DEGRADED), None)
+
+
+def columns(verdicts: Iterable[Verdict]) -> dict[str, str]:
+    """driver, runtime, plugin, cuda -> ok | degraded | broken | waiting | "-"."""
+    by_link = {verdict.link: verdict for verdict in verdicts}
+    return {name: column(by_link.get(link)) for name, link in COLUMN_LINKS.items()}
+
+
+def column(verdict: Verdict | None) -> str:
+    return "-" if verdict is None or verdict.state is State.NOT_CHECKED else str(verdict.state)
+
+
+def reason(verdicts: Sequence[Verdict]) -> str:
+    """The REASON column: why it is broken or waiting, else what is worth saying, else nothing."""
+    telling = first_broken(verdicts) or first_remark(verdicts)
+    return telling.reason if telling else ""
+
+
+def readiness(verdicts: Sequence[Verdict]) -> Readiness:
+    """The condition GPUReady of a node that has GPUs."""
+    broken = first_broken(verdicts)
+    if broken:
+        return Readiness(_CONDITION_OF[broken.state], broken.reason, _told(broken))
+    if not any(verdict.is_whole for verdict in verdicts):
+        return Readiness("Unknown", "NotChecked", "no link of the chain was judged yet")
+    remark = first_remark(verdicts)
+    if remark:
+        return Readiness("True", remark.reason, _told(remark))
+    return Readiness("True", WHOLE_REASON, "every checked link of the chain is whole")
+
+
+def _told(verdict: Verdict) -> str:
+    text = f"{verdict.link}: {verdict.message}"
+    return f"{text}; next: {verdict.next_step}" if verdict.next_step else text

@@ -1,0 +1,254 @@
+"""How to reach the API server: its address, whom to trust, and who we are.
+
+In a pod: the service account's files. On a desk: a kubeconfig with a certificate or a token.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import ssl
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from gpuready import names
+from gpuready.errors import UsageError
+from gpuready.kube.certificate import find_not_after
+from gpuready.yaml_text import parse_yaml
+
+SERVICE_ACCOUNT_DIR = "/var/run/secrets/kubernetes.io/serviceaccount"
+TOKEN_MAX_AGE_S = 60.0
+
+
+class NoAccess(UsageError):
+    """We do not know how to reach an API server, or hold no usable credentials for it."""
+
+
+class TokenFile:
+    """A token that others rotate: read again when the file changes, and at least every minute."""
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self.path = path
+        self._clock = clock
+        self._token = ""
+        self._mtime_ns = -1
+        self._read_at = float("-inf")
+
+    def token(self) -> str:
+        try:
+            mtime_ns = self.path.stat().st_mtime_ns
+            if mtime_ns != self._mtime_ns or self._clock() - self._read_at >= TOKEN_MAX_AGE_S:
+                self._token = self.path.read_text().strip()
+                self._mtime_ns, self._read_at = mtime_ns, self._clock()
+        except OSError as exc:
+            if not self._token:
+                raise NoAccess(f"cannot read the token {self.path}", why=str(exc)) from exc
+        return self._token
+
+    def may_have_changed(self) -> bool:
+        """The server refused the token: the file is read again at the next call."""
+        self._mtime_ns = -1
+        return True
+
+
+class FixedToken:
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def token(self) -> str:
+        return self._token
+
+    def may_have_changed(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
+class Access:
+    server: str  # "https://10.0.0.1:443", no slash at the end
+    tls: ssl.SSLContext | None = None  # None: plain HTTP
+    token: TokenFile | FixedToken | None = None
+    namespace: str = "default"
+    tls_server_name: str | None = None
+    source: str = field(default="", compare=False)
+
+
+def in_cluster(env: Mapping[str, str] = os.environ) -> Access:
+    """The service account of this pod, found below GPUREADY_ROOT."""
+    host, port = env.get("KUBERNETES_SERVICE_HOST", ""), env.get("KUBERNETES_SERVICE_PORT", "443")
+    if not host:
+        raise NoAccess("this is not a pod", why="KUBERNETES_SERVICE_HOST is not set")
+    folder = service_account_dir(env)
+    authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return Access(
+        server=f"https://{authority}",
+        tls=_trusting(_read_file(folder / "ca.crt", "the cluster's CA")),
+        token=TokenFile(folder / "token"),
+        namespace=_namespace_in(folder),
+        source=str(folder),
+    )
+
+
+def service_account_dir(env: Mapping[str, str] = os.environ) -> Path:
+    return Path(env.get(names.ROOT_ENV, "/")) / SERVICE_ACCOUNT_DIR.lstrip("/")
+
+
+def from_kubeconfig(
+    path: str | None = None, context: str | None = None, env: Mapping[str, str] = os.environ
+) -> Access:
+    """Read a kubeconfig as kubectl does: `path`, else every file in KUBECONFIG, else ~/.kube/config.
+
+    raises NoAccess when there is none, a name in it leads nowhere, or the certificate has expired
+    """
+    config, source = _merged(_config_files(path, env))
+    wanted = context or str(config.get("current-context") or "")
+    if not wanted:
+        raise NoAccess(f"{source} has no current context", next_step="kubectl config use-context NAME")
+    ctx = _named(config, "contexts", "context", wanted, source)
+    cluster = _named(config, "clusters", "cluster", str(ctx.get("cluster", "")), source)
+    user = _named(config, "users", "user", str(ctx.get("user", "")), source) if ctx.get("user") else {}
+    server = str(cluster.get("server") or "").rstrip("/")
+    if not server.startswith(("https://", "http://")):
+        raise NoAccess(
+            f'{source}: cluster "{ctx.get("cluster")}" has no usable server', why=f'it says "{server}"'
+        )
+    return Access(
+        server=server,
+        tls=_tls_of(cluster, user, f'{source}, user "{ctx.get("user")}"')
+        if server.startswith("https")
+        else None,
+        token=_token_of(user, source),
+        namespace=str(ctx.get("namespace") or "default"),
+        tls_server_name=cluster.get("tls-server-name"),
+        source=f"{source}, context {wanted}",
+    )
+
+
+def _config_files(path: str | None, env: Mapping[str, str]) -> list[Path]:
+    if path:
+        return [Path(path)]
+    listed = [Path(each) for each in env.get("KUBECONFIG", "").split(os.pathsep) if each]
+    files = listed or [Path(env.get("HOME", str(Path.home()))) / ".kube" / "config"]
+    there = [each for each in files if each.exists()]
+    if not there:
+        raise NoAccess(
+            f"there is no kubeconfig at {', '.join(map(str, files))}",
+            next_step="set KUBECONFIG or pass --kubeconfig",
+        )
+    return there
+
+
+def _merged(files: list[Path]) -> tuple[dict[str, Any], str]:
+    """kubectl's rule: the first file that names something wins."""
+    merged: dict[str, Any] = {"clusters": [], "contexts": [], "users": []}
+    for file in files:
+        config = parse_yaml(_read_file(file, "the kubeconfig").decode(), source=str(file)) or {}
+        if not isinstance(config, dict):
+            raise NoAccess(f"{file} is no kubeconfig", why="it holds no map")
+        if not merged.get("current-context"):
+            merged["current-context"] = config.get("current-context")
+        for section in ("clusters", "contexts", "users"):
+            known = {entry.get("name") for entry in merged[section]}
+            new = [
+                dict(e, _folder=file.parent) for e in config.get(section) or [] if e.get("name") not in known
+            ]
+            merged[section].extend(new)
+    return merged, ", ".join(map(str, files))
+
+
+def _named(config: Mapping[str, Any], section: str, inner: str, name: str, source: str) -> dict[str, Any]:
+    for entry in config[section]:
+        if entry.get("name") == name:
+            return dict(entry.get(inner) or {}, _folder=entry["_folder"])
+    there = ", ".join(str(entry.get("name")) for entry in config[section]) or "none"
+    raise NoAccess(f'{source} has no {inner} "{name}"', why=f"it has: {there}")
+
+
+def _tls_of(cluster: Mapping[str, Any], user: Mapping[str, Any], source: str) -> ssl.SSLContext:
+    if cluster.get("insecure-skip-tls-verify"):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    else:
+        context = _trusting(_data_of(cluster, "certificate-authority"))
+    certificate, key = _data_of(user, "client-certificate"), _data_of(user, "client-key")
+    if certificate and key:
+        _refuse_expired(certificate, source)
+        _load_chain(context, certificate, key, source)
+    return context
+
+
+def _refuse_expired(certificate: bytes, source: str) -> None:
+    ends = find_not_after(certificate)
+    if ends is not None and ends < datetime.now(UTC):
+        raise NoAccess(
+            f"{source}: the client certificate has expired",
+            why=f"it was valid until {ends:%Y-%m-%d %H:%M} UTC",
+            next_step="fetch a new kubeconfig from whoever runs the cluster",
+        )
+
+
+def _load_chain(context: ssl.SSLContext, certificate: bytes, key: bytes, source: str) -> None:
+    """`ssl` takes files only; the file is private and gone at once."""
+    with tempfile.NamedTemporaryFile() as file:  # mode 0600
+        file.write(certificate + b"\n" + key)
+        file.flush()
+        try:
+            context.load_cert_chain(file.name)
+        except (ssl.SSLError, OSError) as exc:
+            raise NoAccess(f"{source}: the client certificate and key cannot be used", why=str(exc)) from exc
+
+
+def _token_of(user: Mapping[str, Any], source: str) -> TokenFile | FixedToken | None:
+    if user.get("tokenFile"):
+        return TokenFile(Path(user["_folder"]) / str(user["tokenFile"]))
+    if user.get("token"):
+        return FixedToken(str(user["token"]))
+    for unsupported in ("exec", "auth-provider"):
+        if user.get(unsupported):
+            raise NoAccess(
+                f'{source} logs in through "{unsupported}"',
+                why="only certificates and tokens are supported",
+                next_step="make a kubeconfig with a token: kubectl create token ACCOUNT",
+            )
+    return None
+
+
+def _data_of(entry: Mapping[str, Any], field_name: str) -> bytes:
+    inline = entry.get(f"{field_name}-data")
+    if inline:
+        try:
+            return base64.b64decode(str(inline), validate=True)
+        except ValueError as exc:
+            raise NoAccess(f"{field_name}-data in the kubeconfig is no base64", why=str(exc)) from exc
+    file = entry.get(field_name)
+    return _read_file(Path(entry["_folder"]) / str(file), field_name) if file else b""
+
+
+def _trusting(authority: bytes) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if not authority:
+        context.load_default_certs()
+        return context
+    try:
+        context.load_verify_locations(cadata=authority.decode())
+    except (ssl.SSLError, UnicodeDecodeError) as exc:
+        raise NoAccess("the cluster's CA certificate cannot be read", why=str(exc)) from exc
+    return context
+
+
+def _read_file(path: Path, what: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as exc:
+        raise NoAccess(f"cannot read {what} {path}", why=exc.strerror or str(exc)) from exc
+
+
+def _namespace_in(folder: Path) -> str:
+    try:
+        return (folder / "namespace").read_text().strip() or "default"
+    except OSError:
+        return "default"

@@ -1,0 +1,450 @@
+"""Calls to the API server over HTTP: the only module that imports aiohttp.
+
+Answers are decoded by msgspec; refusals are raised as kube/errors.py types. A call that the server turned
+away with 429 or 503 waits as `Retry-After` says and is tried again, a few times.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import os
+import random
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar, cast
+
+import aiohttp
+import msgspec
+
+from gpuready import names
+from gpuready.kube import access, wire
+from gpuready.kube.access import Access
+from gpuready.kube.errors import (
+    ApiStatusError,
+    Gone,
+    ServiceUnavailable,
+    TooManyRequests,
+    Unauthorized,
+    Unreachable,
+    error_of,
+)
+from gpuready.kube.resources import Resource
+from gpuready.kube.wire import Decode, WatchEvent
+
+T = TypeVar("T")
+
+REQUEST_TIMEOUT_S = 30.0
+CONNECT_TIMEOUT_S = 5.0
+# A healthy server ends a watch by itself after the asked seconds; one that stays silent longer is gone.
+WATCH_TIMEOUT_S = 300
+WATCH_GRACE_S = 10.0
+MAX_TRIES = 5
+MAX_RETRY_WAIT_S = 30.0
+LIST_RESTARTS = 3
+
+_IDEMPOTENT = frozenset({"GET", "PUT", "DELETE"})
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"  # JSON is YAML
+
+
+class KubeClient:
+    def __init__(self, where: Access, *, user_agent: str = "gpuready") -> None:
+        self.access = where
+        self._agent = user_agent if "/" in user_agent else f"{user_agent}/{names.VERSION}"
+        self._session: aiohttp.ClientSession | None = None
+
+    @classmethod
+    def in_cluster(cls, user_agent: str = "gpuready") -> KubeClient:
+        return cls(access.in_cluster(), user_agent=user_agent)
+
+    @classmethod
+    def from_kubeconfig(
+        cls, path: str | None = None, context: str | None = None, user_agent: str = "gpuready"
+    ) -> KubeClient:
+        return cls(access.from_kubeconfig(path, context), user_agent=user_agent)
+
+    @classmethod
+    def auto(
+        cls, kubeconfig: str | None = None, context: str | None = None, user_agent: str = "gpuready"
+    ) -> KubeClient:
+        """What was asked for, else KUBECONFIG, else this pod's account, else ~/.kube/config."""
+        asked = kubeconfig or context or os.environ.get("KUBECONFIG")
+        if not asked and os.environ.get("KUBERNETES_SERVICE_HOST"):
+            return cls.in_cluster(user_agent)
+        return cls.from_kubeconfig(kubeconfig, context, user_agent)
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of this account or context."""
+        return self.access.namespace
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def __aenter__(self) -> KubeClient:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # --- reading -----------------------------------------------------------------------------------------
+
+    async def get(
+        self, resource: Resource, name: str, namespace: str | None = None, subresource: str | None = None
+    ) -> dict[str, Any]:
+        return await self._call("GET", resource.path(namespace=namespace, name=name, subresource=subresource))
+
+    async def list(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 500,
+    ) -> tuple[builtins.list[dict[str, Any]], str]:
+        """All pages: the objects, each with its apiVersion and kind, and the list's resourceVersion."""
+        items, version = await self.list_decoded(
+            resource,
+            wire.decode_any,
+            namespace=namespace,
+            label_selector=label_selector,
+            field_selector=field_selector,
+            limit=limit,
+        )
+        for item in items:  # the server leaves these out inside a list
+            item.setdefault("apiVersion", resource.api_version)
+            item.setdefault("kind", resource.kind)
+        return items, version
+
+    async def list_decoded(
+        self,
+        resource: Resource,
+        decode: Decode[T],
+        *,
+        namespace: str | None = None,
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 500,
+    ) -> tuple[builtins.list[T], str]:
+        """Like `list`, but each object goes through `decode` page by page, so no page is kept as dicts."""
+        params = _selectors(label_selector, field_selector) | {"limit": str(limit)}
+        for restart in range(LIST_RESTARTS):
+            try:
+                return await self._pages(resource.path(namespace=namespace), params, decode)
+            except Gone:  # the continue token outlived its snapshot
+                if restart == LIST_RESTARTS - 1:
+                    raise
+        raise AssertionError("unreachable")
+
+    async def _pages(
+        self, path: str, params: dict[str, str], decode: Decode[T]
+    ) -> tuple[builtins.list[T], str]:
+        items: builtins.list[T] = []
+        token = ""
+        while True:
+            asked = params | ({"continue": token} if token else {})
+            page = wire.decode_page(await self.raw("GET", path, params=asked))
+            items.extend(decode(cast(bytes, raw)) for raw in page.items or ())
+            token = page.metadata.continue_
+            if not token:
+                return items, page.metadata.resource_version
+
+    async def watch(
+        self,
+        resource: Resource,
+        *,
+        resource_version: str = "",
+        namespace: str | None = None,
+        label_selector: str = "",
+        field_selector: str = "",
+        decode: Decode[T] | None = None,
+        timeout_s: int = WATCH_TIMEOUT_S,
+    ) -> AsyncIterator[WatchEvent[T]]:
+        """Events from `resource_version` on, until the server ends the stream (then simply returns).
+
+        raises Gone when the version is too old, ApiStatusError for another ERROR event, Unreachable when the
+        connection breaks or stays silent longer than the server was asked to keep it
+        """
+        params = _selectors(label_selector, field_selector) | {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(timeout_s),
+        }
+        if resource_version:
+            params["resourceVersion"] = resource_version
+        decoder = decode or cast("Decode[T]", wire.decode_any)
+        timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_TIMEOUT_S, sock_read=timeout_s + WATCH_GRACE_S)
+        path = resource.path(namespace=namespace)
+        async with self._answer("GET", path, params=params, timeout=timeout) as response:
+            await _raise_for_status(response, f"watch {path}")
+            splitter = wire.LineSplitter()
+            async for chunk in response.content.iter_any():
+                for line in splitter.feed(chunk):
+                    yield _event_of(line, decoder)
+
+    # --- writing -----------------------------------------------------------------------------------------
+
+    async def create(
+        self,
+        resource: Resource,
+        obj: Mapping[str, Any],
+        namespace: str | None = None,
+        *,
+        name: str | None = None,
+        subresource: str | None = None,
+    ) -> dict[str, Any]:
+        """POST; `name` and `subresource` for the likes of pods/eviction."""
+        path = resource.path(namespace=namespace or _namespace_of(obj), name=name, subresource=subresource)
+        return await self._call("POST", path, body=obj)
+
+    async def replace(
+        self, resource: Resource, obj: Mapping[str, Any], *, subresource: str | None = None
+    ) -> dict[str, Any]:
+        return await self._call("PUT", _path_of(resource, obj, subresource), body=obj)
+
+    async def delete(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str | None = None,
+        *,
+        propagation: str | None = None,
+        preconditions: Mapping[str, str] | None = None,
+        grace_period_s: int | None = None,
+    ) -> dict[str, Any]:
+        """`propagation` Background, Foreground or Orphan; `preconditions` {"uid": …}."""
+        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if propagation:
+            options["propagationPolicy"] = propagation
+        if preconditions:
+            options["preconditions"] = dict(preconditions)
+        if grace_period_s is not None:
+            options["gracePeriodSeconds"] = grace_period_s
+        return await self._call("DELETE", resource.path(namespace=namespace, name=name), body=options)
+
+    async def merge_patch(
+        self,
+        resource: Resource,
+        name: str,
+        patch: Mapping[str, Any],
+        namespace: str | None = None,
+        subresource: str | None = None,
+    ) -> dict[str, Any]:
+        """RFC 7386; put `metadata.resourceVersion` in the patch to make it conditional."""
+        path = resource.path(namespace=namespace, name=name, subresource=subresource)
+        return await self._call(
+            "PATCH", path, body=patch, content_type=MERGE_PATCH, params=_written_by(), idempotent=True
+        )
+
+    async def json_patch(
+        self,
+        resource: Resource,
+        name: str,
+        operations: Sequence[Mapping[str, Any]],
+        namespace: str | None = None,
+        subresource: str | None = None,
+    ) -> dict[str, Any]:
+        path = resource.path(namespace=namespace, name=name, subresource=subresource)
+        return await self._call(
+            "PATCH", path, body=list(operations), content_type=JSON_PATCH, params=_written_by()
+        )
+
+    async def apply(
+        self,
+        resource: Resource,
+        obj: Mapping[str, Any],
+        *,
+        field_manager: str = names.FIELD_MANAGER,
+        force: bool = True,
+        subresource: str | None = None,
+    ) -> dict[str, Any]:
+        """Server-side apply: afterwards the object has exactly these fields of ours."""
+        params = {"fieldManager": field_manager, "force": "true" if force else "false"}
+        path = _path_of(resource, obj, subresource)
+        return await self._call(
+            "PATCH", path, body=obj, content_type=APPLY_PATCH, params=params, idempotent=True
+        )
+
+    # --- transport ---------------------------------------------------------------------------------------
+
+    async def raw(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = JSON,
+        idempotent: bool | None = None,
+        timeout_s: float = REQUEST_TIMEOUT_S,
+    ) -> bytes:
+        """One call with the retries that are safe; the body of the answer, or the error as an exception."""
+        safe = method in _IDEMPOTENT if idempotent is None else idempotent
+        for attempt in range(1, MAX_TRIES + 1):
+            try:
+                return await self._once(method, path, params, body, content_type, timeout_s)
+            except (TooManyRequests, ServiceUnavailable, Unauthorized, Unreachable) as exc:
+                wait = self._find_wait(exc, attempt, safe=safe)
+                if wait is None:
+                    raise
+                await asyncio.sleep(wait)
+        raise AssertionError("unreachable")
+
+    async def stream_lines(self, path: str, *, params: Mapping[str, str] | None = None) -> AsyncIterator[str]:
+        """Lines of a text answer as they come (pod logs); no time limit."""
+        timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_TIMEOUT_S)
+        async with self._answer("GET", path, params=params, timeout=timeout) as response:
+            await _raise_for_status(response, f"GET {path}")
+            splitter = wire.LineSplitter()
+            async for chunk in response.content.iter_any():
+                for line in splitter.feed(chunk):
+                    yield line.decode(errors="replace")
+
+    def _find_wait(self, exc: Exception, attempt: int, *, safe: bool) -> float | None:
+        """Seconds until the next try, or None when the caller must hear of it."""
+        if attempt == MAX_TRIES:
+            return None
+        if isinstance(exc, Unauthorized) and attempt == 1 and self.access.token is not None:
+            return 0.0 if self.access.token.may_have_changed() else None
+        if isinstance(exc, Unreachable):
+            # Only a kept connection that the server closed meanwhile; whoever loops has his own patience.
+            return 0.0 if safe and attempt == 1 and exc.why == _CUT else None
+        if isinstance(exc, TooManyRequests) or (isinstance(exc, ServiceUnavailable) and safe):
+            asked = cast(ApiStatusError, exc).retry_after
+            if asked is None and isinstance(exc, ServiceUnavailable):
+                return None
+            return min(asked or 1.0, MAX_RETRY_WAIT_S) * random.uniform(1.0, 1.1)
+        return None
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Any = None,
+        content_type: str = JSON,
+        params: Mapping[str, str] | None = None,
+        idempotent: bool | None = None,
+    ) -> dict[str, Any]:
+        encoded = None if body is None else msgspec.json.encode(body)
+        answer = await self.raw(
+            method, path, params=params, body=encoded, content_type=content_type, idempotent=idempotent
+        )
+        return cast("dict[str, Any]", wire.decode_any(answer))
+
+    async def _once(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None,
+        body: bytes | None,
+        content_type: str,
+        timeout_s: float,
+    ) -> bytes:
+        timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_TIMEOUT_S)
+        headers = {"Content-Type": content_type} if body is not None else {}
+        async with self._answer(
+            method, path, params=params, body=body, headers=headers, timeout=timeout
+        ) as response:
+            await _raise_for_status(response, f"{method} {path}")
+            return await response.read()
+
+    @asynccontextmanager
+    async def _answer(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: aiohttp.ClientTimeout,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """The response while it is being read; whatever breaks on the way is Unreachable."""
+        token = self.access.token.token() if self.access.token else ""
+        sent = dict(headers or {}) | ({"Authorization": f"Bearer {token}"} if token else {})
+        try:
+            async with self._open_session().request(
+                method,
+                self.access.server + path,
+                params=params,
+                data=body,
+                headers=sent,
+                timeout=timeout,
+                server_hostname=self.access.tls_server_name,
+            ) as response:
+                yield response
+        except (aiohttp.ClientError, TimeoutError, OSError) as exc:
+            raise Unreachable(
+                f"the API server {self.access.server} did not answer {method} {path}", why=_why(exc)
+            ) from exc
+
+    def _open_session(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            tls = self.access.tls if self.access.tls is not None else False
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(ssl=tls, limit=0, ttl_dns_cache=30),
+                headers={"User-Agent": self._agent, "Accept": JSON, "Accept-Encoding": "identity"},
+                auto_decompress=True,
+                trust_env=False,
+            )
+        return self._session
+
+
+_CUT = "the server closed the connection"
+
+
+def _why(exc: BaseException) -> str:
+    if isinstance(exc, aiohttp.ServerDisconnectedError | aiohttp.ClientPayloadError | ConnectionResetError):
+        return _CUT
+    if isinstance(exc, aiohttp.ClientConnectorCertificateError):
+        return f"its certificate is not trusted: {exc.certificate_error}"
+    if isinstance(exc, TimeoutError):
+        return "no answer in time"
+    return str(exc) or type(exc).__name__
+
+
+async def _raise_for_status(response: aiohttp.ClientResponse, call: str) -> None:
+    if response.status < 400:
+        return
+    text = await response.text(errors="replace")
+    try:
+        body = wire.decode_any(text)
+    except msgspec.DecodeError:
+        body = text
+    raise error_of(response.status, body, retry_after=response.headers.get("Retry-After"), call=call)
+
+
+def _event_of(line: bytes, decode: Decode[T]) -> WatchEvent[T]:
+    try:
+        event = wire.decode_line(line)
+        raw = cast(bytes, event.object)
+        if event.type == "ERROR":
+            status = wire.decode_any(raw)
+            raise error_of(int(status.get("code") or 500), status, call="watch")
+        version = wire.raw_version_of(raw)
+        return WatchEvent(event.type, version, None if event.type == "BOOKMARK" else decode(raw))
+    except msgspec.DecodeError as exc:
+        raise Unreachable("the watch sent a line that cannot be read", why=str(exc)) from exc
+
+
+def _selectors(label_selector: str, field_selector: str) -> dict[str, str]:
+    selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
+    return {key: value for key, value in selectors.items() if value}
+
+
+def _written_by() -> dict[str, str]:
+    return {"fieldManager": names.FIELD_MANAGER}
+
+
+def _namespace_of(obj: Mapping[str, Any]) -> str | None:
+    return cast("str | None", obj.get("metadata", {}).get("namespace"))
+
+
+def _path_of(resource: Resource, obj: Mapping[str, Any], subresource: str | None) -> str:
+    return resource.path(namespace=_namespace_of(obj), name=obj["metadata"]["name"], subresource=subresource)

@@ -1,0 +1,67 @@
+# Every target has one line of help; `make` alone lists them.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.gpuready-ready
+CLUSTER ?= gpuready
+FILE ?= examples/cluster-demo.yaml
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench sim down format stubs crds requirements picture clean
+
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## create .venv with everything: the product, the simulator, the tests' tools
+
+$(STAMP): pyproject.toml requirements/dev.txt build_native.py $(wildcard src/gpuready_sim/nvml/*.c src/gpuready_sim/nvml/*.h src/gpuready_sim/nvml/build.py)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "gpuready needs Python 3.11 or newer; '$(PYTHON)' is older. Next: make setup PYTHON=python3.11"; exit 1; }
+	@command -v $${CC:-cc} >/dev/null || { echo "gpuready's simulator needs a C compiler; '$${CC:-cc}' was not found. Next: install gcc or clang, or set CC"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: setup ## the main job on a simulated cluster, start to finish (under 2 minutes)
+	$(BIN)/gpuready-sim demo
+
+test: setup ## unit and simulator tests (under 5 minutes)
+	$(BIN)/python -m pytest
+
+check: setup ## lint, format, types, imports, generated files up to date
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m gpuready.protos.generate --check
+	$(BIN)/python -m gpuready.api.crd --check
+
+bench: setup ## measure what DESIGN promises: ready time, allocation latency, memory, writes
+	$(BIN)/python -m benchmarks
+
+sim: setup ## start a simulated cluster in the foreground (CLUSTER=name FILE=cluster.yaml)
+	$(BIN)/gpuready-sim up --name $(CLUSTER) --file $(FILE)
+
+down: ## stop the simulated cluster (CLUSTER=name)
+	$(BIN)/gpuready-sim down --name $(CLUSTER)
+
+format: setup ## format the code and mend what the linter can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+stubs: setup ## regenerate the gRPC stubs from the .proto files
+	$(BIN)/python -m gpuready.protos.generate
+
+crds: setup ## regenerate the CRD YAML from the models
+	$(BIN)/python -m gpuready.api.crd
+
+requirements: ## export the hashed requirements (needs uv)
+	uv export --quiet --no-emit-project --all-extras --no-header --format requirements-txt --output-file requirements/dev.txt
+	@rm -f uv.lock
+
+picture: setup ## redraw the README's picture from a run of the demo
+	$(BIN)/gpuready-sim demo --picture docs/demo.svg
+
+clean: ## remove .venv and everything that was built
+	rm -rf $(VENV) build dist src/gpuready_sim/_native .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,192 @@
+"""The commands of `gpuready` with their options and help; each imports what it runs when it runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from gpuready import log, names
+from gpuready.errors import GPUReadyError
+
+FOUND_NOTHING, FOUND_SOMETHING, COULD_NOT_LOOK = 0, 1, 2
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line; errors are printed as what, why, next step (a traceback needs --debug)."""
+    try:
+        result = gpuready.main(args=list(arguments), prog_name="gpuready", standalone_mode=False)
+    except click.ClickException as exc:
+        exc.show()
+        return COULD_NOT_LOOK
+    except click.Abort:
+        return 130
+    except KeyboardInterrupt:
+        return 130
+    except GPUReadyError as exc:
+        if "--debug" in arguments:
+            raise
+        _print_error(exc)
+        return COULD_NOT_LOOK
+    return int(result or 0)
+
+
+def _print_error(exc: GPUReadyError) -> None:
+    click.echo(f"error: {exc.what}", err=True)
+    if exc.why:
+        click.echo(f"  why   {exc.why}", err=True)
+    if exc.next_step:
+        click.echo(f"  next  {exc.next_step}", err=True)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(names.VERSION, prog_name="gpuready")
+@click.option("--debug", is_flag=True, help="Show tracebacks and debug logs.")
+def gpuready(debug: bool) -> None:
+    """From a bare GPU machine to a working nvidia.com/gpu, and why when it is not so.
+
+    \b
+    Look:    gpuready status          nodes x links of the chain
+             gpuready doctor          the first broken link of each node, with the next step
+    Write:   gpuready crds            the CustomResourceDefinitions, for kubectl apply -f -
+             gpuready render -f P     the objects that a policy leads to
+    Run:     gpuready operator | node-agent | device-plugin   (in pods)
+    """
+    log.set_up(level="debug" if debug else None)
+
+
+def _cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in (
+        click.option("--context", help="Context of the kubeconfig to use."),
+        click.option(
+            "--kubeconfig",
+            type=click.Path(dir_okay=False),
+            help="Defaults to $KUBECONFIG, then ~/.kube/config, then the pod's own account.",
+        ),
+        click.option(
+            "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@gpuready.command()
+@_cluster_options
+@click.option("-w", "--watch", is_flag=True, help="Keep the table up to date until Ctrl-C.")
+def status(kubeconfig: str | None, context: str | None, output: str, watch: bool) -> int:
+    """Show every node and how far its chain is whole.
+
+    \b
+    Examples:
+      gpuready status
+      gpuready status --watch
+      gpuready status -o json | jq '.nodes[] | select(.reason != "")'
+    """
+    from gpuready.tools.status import command
+
+    return command.run(kubeconfig=kubeconfig, context=context, output=output, watch=watch)
+
+
+@gpuready.command()
+@_cluster_options
+@click.option("--node", "node_name", help="Look at this node only.")
+@click.option("--bundle", type=click.Path(exists=True, dir_okay=False), help="Judge a saved bundle instead.")
+@click.option("--save-bundle", type=click.Path(dir_okay=False), help="Also write what was seen to this file.")
+def doctor(
+    kubeconfig: str | None,
+    context: str | None,
+    output: str,
+    node_name: str | None,
+    bundle: str | None,
+    save_bundle: str | None,
+) -> int:
+    """Say why a GPU is not there: the first broken link of each node, and why GPU pods wait.
+
+    Exit status: 0 nothing found, 1 found something, 2 could not look.
+
+    \b
+    Examples:
+      gpuready doctor
+      gpuready doctor --node gpu-17
+      gpuready doctor -o json
+      gpuready doctor --save-bundle evidence.json; gpuready doctor --bundle evidence.json
+    """
+    from gpuready.tools.doctor import command
+
+    return command.run(
+        kubeconfig=kubeconfig,
+        context=context,
+        output=output,
+        node=node_name,
+        bundle=bundle,
+        save_bundle=save_bundle,
+    )
+
+
+@gpuready.command()
+def crds() -> int:
+    """Print the CustomResourceDefinitions: gpuready crds | kubectl apply -f -"""
+    from gpuready.api import crd
+
+    click.echo(crd.all_crds_yaml(), nl=False)
+    return 0
+
+
+@gpuready.command()
+@click.option(
+    "-f", "--file", "policy_file", type=click.File("r"), required=True, help="The policy; - is stdin."
+)
+@click.option("--nodes", "nodes_file", type=click.File("r"), help="A NodeList, as kubectl get nodes -o yaml.")
+@click.option("--namespace", default=names.OPERATOR_NAMESPACE, show_default=True)
+def render(policy_file: Any, nodes_file: Any, namespace: str) -> int:
+    """Print the objects that a ClusterPolicy leads to, as YAML.
+
+    \b
+    Example: gpuready render -f examples/clusterpolicy.yaml | kubectl diff -f -
+    """
+    from gpuready.tools.render import rendered
+
+    click.echo(rendered(policy_file.read(), nodes_file.read() if nodes_file else "", namespace), nl=False)
+    return 0
+
+
+@gpuready.command()
+@click.option(
+    "--kubeconfig", type=click.Path(dir_okay=False), help="Outside a cluster; inside, leave it out."
+)
+def operator(kubeconfig: str | None) -> int:
+    """Run the operator (in a pod, or beside a cluster with --kubeconfig)."""
+    from gpuready.controller import main as controller
+
+    return controller.main(os.environ, kubeconfig)
+
+
+@gpuready.command("node-agent")
+def node_agent() -> int:
+    """Run the node agent; settings come from the environment."""
+    from gpuready.operands.node_agent import daemon
+
+    return daemon.main(os.environ)
+
+
+@gpuready.command("device-plugin")
+def device_plugin() -> int:
+    """Run the device plugin; settings come from the environment."""
+    from gpuready.operands.device_plugin import daemon
+
+    return daemon.main(os.environ)
+
+
+@gpuready.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> int:
+    """Print shell completion: source <(gpuready completion bash)"""
+    from click.shell_completion import get_completion_class
+
+    completion_class = get_completion_class(shell)
+    assert completion_class is not None
+    click.echo(completion_class(gpuready, {}, "gpuready", "_GPUREADY_COMPLETE").source())
+    return 0

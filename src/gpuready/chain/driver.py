@@ -284,10 +284,10 @@ def _not_loaded(facts: DriverFacts) -> Verdict:
     return _verdict(
         State.BROKEN,
         "DriverNotLoaded",
-        f"driver {tree.version or 'files'} lies under {tree.root}, but the kernel module nvidia is not loaded",
+        f"driver {tree.version or 'files'} is under {tree.root}, but kernel module nvidia is not loaded",
         evidence=("/sys/module/nvidia does not exist", f"library {tree.library}"),
-        next_step="modprobe nvidia and read the kernel log; usual reasons: a module built for another kernel, "
-        "Secure Boot, nouveau",
+        next_step="modprobe nvidia and read the kernel log; the module may be built for another kernel, "
+        "or Secure Boot or nouveau keep it out",
     )
 
 

@@ -73,7 +73,7 @@ def in_container(**changes: Any) -> DriverFacts:
     return dataclasses.replace(base, **changes)
 
 
-BARE = {"host": no_tree(), "module_loaded": False, "module_version": "", "nvml": NvmlAnswer()}
+BARE: dict[str, Any] = {"host": no_tree(), "module_loaded": False, "module_version": "", "nvml": NvmlAnswer()}
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ What `gpuready_sim.cluster` needs:
     )
     await kubelet.start()       # returns once the Node is registered and the sockets are served
     await kubelet.restart()     # the kubelet process restarts: sockets anew, containers run on
-    await kubelet.power_off()   # containers killed, sockets silent; now machine may empty /run, change the boot id
-    await kubelet.power_on()    # boots: Node says the new boot id, Event Rebooted, pods start again (restartCount+1)
+    await kubelet.power_off()   # containers killed, sockets silent; the machine may now change its boot id
+    await kubelet.power_on()    # boots: new boot id, Event Rebooted, pods start again (restartCount + 1)
     await kubelet.stop()        # end of the simulator: every process gone
     kubelet.failed              # asyncio.Future that resolves (with the exception) when a loop of it died
 

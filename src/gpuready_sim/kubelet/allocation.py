@@ -57,9 +57,7 @@ def is_nothing_to_do(demand: Demand) -> bool:
     if demand.healthy is None:
         raise Refused(f"cannot allocate unregistered device {demand.resource}")
     if not demand.healthy:
-        raise Refused(
-            f"no healthy devices present; cannot allocate unhealthy devices {demand.resource}"
-        )
+        raise Refused(f"no healthy devices present; cannot allocate unhealthy devices {demand.resource}")
     if not demand.held <= demand.healthy:
         raise Refused(
             "previously allocated devices are no longer healthy; "

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -217,6 +217,7 @@ class SimClient:
         label_selector: str = "",
         field_selector: str = "",
         timeout_s: int = 300,
+        on_open: Callable[[], None] = lambda: None,
     ) -> AsyncIterator[tuple[str, Object]]:
         """Events (type, object) after a resourceVersion, with bookmarks, until the server ends the stream.
 
@@ -234,6 +235,7 @@ class SimClient:
                 "GET", resource.path(namespace), params=params, timeout=limits
             ) as response:
                 await _raise_for_status(response)
+                on_open()
                 async for line in _lines(response.content):
                     event = json.loads(line)
                     if event["type"] == "ERROR":
@@ -385,7 +387,7 @@ class SimClient:
         return self._session
 
 
-def key_of(obj: Object) -> str:
+def key_of(obj: Mapping[str, Any]) -> str:
     """`namespace/name`, or `name` for cluster-scoped objects."""
     meta = obj["metadata"]
     return f"{meta['namespace']}/{meta['name']}" if meta.get("namespace") else str(meta["name"])

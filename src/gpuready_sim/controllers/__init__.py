@@ -1,0 +1,10 @@
+"""The controllers of a control plane, as far as GPU operands meet them.
+
+    daemonset/  pods of DaemonSets: placement, rolling update, status
+    scheduler/  binds pods, or says why not
+    garbage/    owner references, finalizers of deletion, namespaces
+    nodes/      Ready, taints, eviction, pods of deleted nodes
+
+Each folder has pure decisions and one thin loop; `run.py` puts them into one asyncio process. All are
+clients of the API server and would run against a real one.
+"""

@@ -1,0 +1,33 @@
+"""The informers that the controllers share."""
+
+from __future__ import annotations
+
+import asyncio
+
+from gpuready_sim.client import (
+    CONTROLLER_REVISIONS,
+    DAEMON_SETS,
+    LEASES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    SimClient,
+)
+from gpuready_sim.informer import Informer
+
+
+class Caches:
+    def __init__(self, client: SimClient) -> None:
+        self.nodes = Informer(client, NODES)
+        self.pods = Informer(client, PODS)
+        self.daemon_sets = Informer(client, DAEMON_SETS)
+        self.revisions = Informer(client, CONTROLLER_REVISIONS)
+        self.leases = Informer(client, LEASES, namespace="kube-node-lease")
+        self.namespaces = Informer(client, NAMESPACES)
+
+    @property
+    def all(self) -> tuple[Informer, ...]:
+        return (self.nodes, self.pods, self.daemon_sets, self.revisions, self.leases, self.namespaces)
+
+    async def wait_synced(self) -> None:
+        await asyncio.gather(*(informer.wait_synced() for informer in self.all))

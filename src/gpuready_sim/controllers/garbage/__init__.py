@@ -1,0 +1,1 @@
+"""Owner references, deletion finalizers, and namespaces that are being deleted."""

@@ -10,7 +10,7 @@ import asyncio
 import builtins
 import os
 import random
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar, cast
 
@@ -31,8 +31,10 @@ from gpuready.kube.errors import (
 )
 from gpuready.kube.resources import Resource
 from gpuready.kube.wire import Decode, WatchEvent
+from gpuready.log import get_logger
 
 T = TypeVar("T")
+log = get_logger("kube.client")
 
 REQUEST_TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 5.0
@@ -148,8 +150,11 @@ class KubeClient:
         token = ""
         while True:
             asked = params | ({"continue": token} if token else {})
-            page = wire.decode_page(await self.raw("GET", path, params=asked))
-            items.extend(decode(cast(bytes, raw)) for raw in page.items or ())
+            page = _read(wire.decode_page, await self.raw("GET", path, params=asked), path)
+            for raw in page.items or ():
+                obj = _find_object(cast(bytes, raw), decode)
+                if obj is not None:
+                    items.append(obj)
             token = page.metadata.continue_
             if not token:
                 return items, page.metadata.resource_version
@@ -164,9 +169,11 @@ class KubeClient:
         field_selector: str = "",
         decode: Decode[T] | None = None,
         timeout_s: int = WATCH_TIMEOUT_S,
-    ) -> AsyncIterator[WatchEvent[T]]:
+        opened: Callable[[], None] = lambda: None,
+    ) -> AsyncGenerator[WatchEvent[T], None]:
         """Events from `resource_version` on, until the server ends the stream (then simply returns).
 
+        opened  called once the server has accepted the watch, which may be long before the first event
         raises Gone when the version is too old, ApiStatusError for another ERROR event, Unreachable when the
         connection breaks or stays silent longer than the server was asked to keep it
         """
@@ -182,6 +189,7 @@ class KubeClient:
         path = resource.path(namespace=namespace)
         async with self._answer("GET", path, params=params, timeout=timeout) as response:
             await _raise_for_status(response, f"watch {path}")
+            opened()
             splitter = wire.LineSplitter()
             async for chunk in response.content.iter_any():
                 for line in splitter.feed(chunk):
@@ -335,7 +343,7 @@ class KubeClient:
         answer = await self.raw(
             method, path, params=params, body=encoded, content_type=content_type, idempotent=idempotent
         )
-        return cast("dict[str, Any]", wire.decode_any(answer))
+        return cast("dict[str, Any]", _read(wire.decode_any, answer, path))
 
     async def _once(
         self,
@@ -421,16 +429,30 @@ async def _raise_for_status(response: aiohttp.ClientResponse, call: str) -> None
 
 
 def _event_of(line: bytes, decode: Decode[T]) -> WatchEvent[T]:
+    event = _read(wire.decode_line, line, "watch")
+    raw = cast(bytes, event.object)
+    if event.type == "ERROR":
+        status = wire.decode_any(raw)
+        raise error_of(int(status.get("code") or 500), status, call="watch")
+    obj = None if event.type == "BOOKMARK" else _find_object(raw, decode)
+    return WatchEvent(event.type, wire.raw_version_of(raw), obj)
+
+
+def _find_object(raw: bytes, decode: Decode[T]) -> T | None:
+    """One object; None, with a warning, for one that does not fit: it must not stop the others."""
     try:
-        event = wire.decode_line(line)
-        raw = cast(bytes, event.object)
-        if event.type == "ERROR":
-            status = wire.decode_any(raw)
-            raise error_of(int(status.get("code") or 500), status, call="watch")
-        version = wire.raw_version_of(raw)
-        return WatchEvent(event.type, version, None if event.type == "BOOKMARK" else decode(raw))
+        return decode(raw)
+    except msgspec.ValidationError as exc:
+        meta = wire.decode_any(raw).get("metadata", {})
+        log.warning("object skipped", name=meta.get("name"), namespace=meta.get("namespace"), error=str(exc))
+        return None
+
+
+def _read(decode: Callable[[bytes], T], body: bytes, call: str) -> T:
+    try:
+        return decode(body)
     except msgspec.DecodeError as exc:
-        raise Unreachable("the watch sent a line that cannot be read", why=str(exc)) from exc
+        raise Unreachable(f"the answer to {call} cannot be read", why=str(exc)) from exc
 
 
 def _selectors(label_selector: str, field_selector: str) -> dict[str, str]:

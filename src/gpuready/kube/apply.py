@@ -1,0 +1,194 @@
+"""Bring an object to what is desired, and write nothing when it is there already.
+
+Unchanged means: the digest of the desired object stands on the live one, and every field we own still has
+our value. A hand edit shows as a difference with its manager and is repaired. An object that a predecessor
+(the original operator) wrote is taken over at first contact, so that fields it left behind go away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from gpuready import names
+from gpuready.kube.client import KubeClient
+from gpuready.kube.compare import Difference, differences, digest
+from gpuready.kube.errors import NotFound
+from gpuready.kube.resources import Resource
+from gpuready.kube.wire import key_of, version_of
+
+PREDECESSORS = frozenset({"gpu-operator"})
+
+
+class Change(StrEnum):
+    NONE = "none"
+    CREATED = "created"
+    DESIRED = "desired changed"  # what we want is not what we wrote last
+    REPAIRED = "repaired"  # somebody else changed a field of ours
+    TAKEN_OVER = "taken over"  # a predecessor wrote it
+
+
+@dataclass(frozen=True)
+class Applied:
+    object: Mapping[str, Any]  # the live object afterwards
+    change: Change
+    differences: tuple[Difference, ...] = ()
+
+    @property
+    def changed(self) -> bool:
+        return self.change is not Change.NONE
+
+
+class Applier:
+    """Remembers which values a server insists on, so that they are not fought over at every pass."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        *,
+        field_manager: str = names.FIELD_MANAGER,
+        predecessors: Collection[str] = PREDECESSORS,
+    ) -> None:
+        self._client = client
+        self._manager = field_manager
+        self._predecessors = frozenset(predecessors)
+        self._written: dict[str, _Written] = {}
+
+    async def apply(
+        self, resource: Resource, desired: Mapping[str, Any], live: Mapping[str, Any] | None
+    ) -> Applied:
+        """Server-side apply of `desired` when it is needed.
+
+        live     the object as the cache knows it, with managedFields; None when it is not there
+        returns  what changed and why; zero requests when nothing did
+        """
+        marked = with_digest(desired)
+        identity = f"{resource.plural}/{key_of(marked)}"
+        before = self._written.get(identity)
+        if before is not None and before.lags_behind(marked, live):
+            return Applied(before.after, Change.NONE)
+        change, found = decide(marked, live, predecessors=self._predecessors)
+        if change is Change.REPAIRED and before is not None:
+            found = before.without_insisted(marked, found)
+            change = Change.REPAIRED if found else Change.NONE
+        if change is Change.NONE:
+            return Applied(live or {}, Change.NONE)
+        if change is Change.TAKEN_OVER and live is not None:
+            await self._take_over(resource, live)
+        after = await self._client.apply(resource, marked, field_manager=self._manager)
+        self._written[identity] = _Written.of(marked, live, after)
+        return Applied(after, change, found)
+
+    def forget(self, resource: Resource, key: str) -> None:
+        """The object is no longer ours to write."""
+        self._written.pop(f"{resource.plural}/{key}", None)
+
+    async def _take_over(self, resource: Resource, live: Mapping[str, Any]) -> None:
+        fields = taken_over(live["metadata"].get("managedFields") or [], self._predecessors, self._manager)
+        meta = live["metadata"]
+        patch: list[dict[str, Any]] = [{"op": "replace", "path": "/metadata/managedFields", "value": fields}]
+        if meta.get("resourceVersion"):
+            test = {"op": "test", "path": "/metadata/resourceVersion", "value": meta["resourceVersion"]}
+            patch.insert(0, test)
+        try:
+            await self._client.json_patch(resource, meta["name"], patch, meta.get("namespace"))
+        except NotFound:
+            pass  # gone meanwhile: the apply creates it
+
+
+@dataclass(frozen=True)
+class _Written:
+    """Our last write of one object, and what the server made of it."""
+
+    digest: str
+    over_version: str  # resourceVersion of the object that we wrote over, "" when there was none
+    insisted: frozenset[str]  # paths that differ even in the server's own answer
+    after: Mapping[str, Any]
+
+    @classmethod
+    def of(
+        cls, marked: Mapping[str, Any], live: Mapping[str, Any] | None, after: Mapping[str, Any]
+    ) -> _Written:
+        left = frozenset(each.path for each in differences(marked, after))
+        return cls(_digest_on(marked), version_of(live) if live else "", left, _without_fields(after))
+
+    def lags_behind(self, marked: Mapping[str, Any], live: Mapping[str, Any] | None) -> bool:
+        """The cache still shows the object as it was before this very write."""
+        same = live is not None and bool(self.over_version) and version_of(live) == self.over_version
+        return same and self.digest == _digest_on(marked)
+
+    def without_insisted(
+        self, marked: Mapping[str, Any], found: tuple[Difference, ...]
+    ) -> tuple[Difference, ...]:
+        if self.digest != _digest_on(marked):
+            return found
+        return tuple(each for each in found if each.path not in self.insisted)
+
+
+def with_digest(desired: Mapping[str, Any]) -> dict[str, Any]:
+    meta = dict(desired["metadata"])
+    meta["annotations"] = {**(meta.get("annotations") or {}), names.DIGEST_ANNOTATION: digest(desired)}
+    return {**desired, "metadata": meta}
+
+
+def decide(
+    marked: Mapping[str, Any],
+    live: Mapping[str, Any] | None,
+    *,
+    predecessors: Collection[str] = PREDECESSORS,
+) -> tuple[Change, tuple[Difference, ...]]:
+    """Whether and why `marked` (with its digest) must be written; pure."""
+    if live is None:
+        return Change.CREATED, ()
+    found = tuple(each for each in differences(marked, live) if not each.path.endswith(_DIGEST_PATH))
+    entries = live["metadata"].get("managedFields") or ()
+    if any(each.get("manager") in predecessors and not each.get("subresource") for each in entries):
+        return Change.TAKEN_OVER, found
+    if _digest_on(live) != _digest_on(marked):
+        return Change.DESIRED, found
+    return (Change.REPAIRED, found) if found else (Change.NONE, ())
+
+
+def taken_over(
+    managed_fields: Sequence[Mapping[str, Any]], predecessors: Collection[str], manager: str
+) -> list[dict[str, Any]]:
+    """managedFields in which what the predecessors own is ours by apply, and so goes unless we apply it too.
+
+    Source: client-go, util/csaupgrade/upgrade.go: the same move from update to apply.
+    """
+    moved: dict[str, Any] = {}
+    kept: list[dict[str, Any]] = []
+    template: Mapping[str, Any] | None = None
+    for entry in managed_fields:
+        own = entry.get("manager") == manager and entry.get("operation") == "Apply"
+        if not entry.get("subresource") and (own or entry.get("manager") in predecessors):
+            moved = _union(moved, entry.get("fieldsV1") or {})
+            template = entry
+        else:
+            kept.append(dict(entry))
+    if template is None:
+        return kept
+    ours = {"manager": manager, "operation": "Apply", "fieldsType": "FieldsV1", "fieldsV1": moved}
+    ours |= {key: template[key] for key in ("apiVersion", "time") if template.get(key)}
+    return [ours, *kept]
+
+
+def _union(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(one)
+    for key, value in other.items():
+        merged[key] = _union(merged.get(key) or {}, value or {})
+    return merged
+
+
+_DIGEST_PATH = f"annotations.{names.DIGEST_ANNOTATION}"
+
+
+def _digest_on(obj: Mapping[str, Any]) -> str:
+    return str((obj["metadata"].get("annotations") or {}).get(names.DIGEST_ANNOTATION) or "")
+
+
+def _without_fields(obj: Mapping[str, Any]) -> dict[str, Any]:
+    meta = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
+    return {**obj, "metadata": meta}

@@ -1,0 +1,203 @@
+"""Whether a live object still says what we want of it; pure.
+
+Only the fields that `desired` names are looked at: what the server or others added beside them is theirs.
+Equal is what means the same: "1000m" and "1", a missing field and an empty one, a list of containers in
+another order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+# Lists that are maps in disguise, and what identifies an entry (x-kubernetes-list-map-keys of the API).
+_LIST_KEYS: dict[str, tuple[str, ...]] = {
+    "containers": ("name",),
+    "initContainers": ("name",),
+    "ephemeralContainers": ("name",),
+    "env": ("name",),
+    "volumes": ("name",),
+    "volumeMounts": ("mountPath",),
+    "volumeDevices": ("devicePath",),
+    "imagePullSecrets": ("name",),
+    "ownerReferences": ("uid",),
+    "conditions": ("type",),
+    "ports": ("containerPort", "port", "protocol"),
+}
+_KEY_DEFAULTS = {"protocol": "TCP"}
+_QUANTITY_MAPS = frozenset({"limits", "requests"})
+_QUANTITY_FIELDS = frozenset({"sizeLimit"})
+
+
+@dataclass(frozen=True)
+class Difference:
+    path: str  # spec.template.spec.containers[name=driver].image
+    live: Any
+    desired: Any
+    manager: str = ""  # who owns the field in the live object, "" when unknown
+
+    def __str__(self) -> str:
+        who = f" (set by {self.manager})" if self.manager else ""
+        return f"{self.path}: {_brief(self.live)} instead of {_brief(self.desired)}{who}"
+
+
+def digest(obj: Mapping[str, Any]) -> str:
+    """16 hex digits over the whole desired object; the order of keys does not matter."""
+    return hashlib.sha256(msgspec.json.encode(obj, order="deterministic")).hexdigest()[:16]
+
+
+def differences(desired: Mapping[str, Any], live: Mapping[str, Any]) -> list[Difference]:
+    """Every field of `desired` whose live value means something else, with the manager that owns it."""
+    fields = live.get("metadata", {}).get("managedFields") or []
+    return [
+        Difference(_path_text(steps), have, want, _manager_of(steps, fields))
+        for steps, have, want in _walk(desired, live, ())
+    ]
+
+
+# --- walking --------------------------------------------------------------------------------------------
+
+_Step = str | tuple[tuple[str, Any], ...]  # a field, or the keys that identify a list entry
+_Steps = tuple[_Step, ...]
+_IDENTITY = (("apiVersion",), ("kind",), ("metadata", "name"), ("metadata", "namespace"))
+
+
+def _walk(want: Any, have: Any, steps: _Steps) -> Iterator[tuple[_Steps, Any, Any]]:
+    if steps in _IDENTITY or want is None:
+        return
+    if isinstance(want, Mapping):
+        if not isinstance(have, Mapping):
+            if want or have not in (None, ""):
+                yield from _missing(want, have, steps)
+            return
+        for name, value in want.items():
+            yield from _walk(value, have.get(name), (*steps, name))
+    elif isinstance(want, Sequence) and not isinstance(want, str):
+        yield from _walk_list(want, have, steps)
+    elif not _same(want, have, steps):
+        yield steps, have, want
+
+
+def _missing(want: Mapping[str, Any], have: Any, steps: _Steps) -> Iterator[tuple[_Steps, Any, Any]]:
+    """A map that is not there at all differs only by those fields in it that say something."""
+    if have is not None:
+        yield steps, have, want
+        return
+    for name, value in want.items():
+        yield from _walk(value, None, (*steps, name))
+
+
+def _walk_list(want: Sequence[Any], have: Any, steps: _Steps) -> Iterator[tuple[_Steps, Any, Any]]:
+    have = have if isinstance(have, Sequence) and not isinstance(have, str) else []
+    keys = _LIST_KEYS.get(str(steps[-1])) if steps else None
+    if keys and all(isinstance(each, Mapping) for each in want):
+        there = {_entry_key(each, keys): each for each in have if isinstance(each, Mapping)}
+        for each in want:
+            entry = _entry_key(each, keys)
+            if entry in there:
+                yield from _walk(each, there[entry], (*steps, entry))
+            else:
+                yield (*steps, entry), None, each
+    elif len(want) != len(have):
+        yield steps, list(have) or None, list(want)
+    elif any(True for index, each in enumerate(want) for _ in _walk(each, have[index], (*steps, str(index)))):
+        yield steps, list(have), list(want)
+
+
+def _entry_key(entry: Mapping[str, Any], keys: Sequence[str]) -> tuple[tuple[str, Any], ...]:
+    found = ((key, entry.get(key, _KEY_DEFAULTS.get(key))) for key in keys)
+    return tuple((key, value) for key, value in found if value is not None)
+
+
+def _same(want: Any, have: Any, steps: _Steps) -> bool:
+    if want == have and isinstance(want, bool) == isinstance(have, bool):
+        return True
+    if not want and not have:
+        return True  # the server leaves out what is empty
+    if _is_quantity(steps):
+        return _quantity(want) is not None and _quantity(want) == _quantity(have)
+    return False
+
+
+def _is_quantity(steps: _Steps) -> bool:
+    return bool(steps) and (steps[-1] in _QUANTITY_FIELDS or (len(steps) > 1 and steps[-2] in _QUANTITY_MAPS))
+
+
+_QUANTITY = re.compile(r"^([+-]?[0-9.]+)(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E|e[+-]?\d+|E[+-]?\d+)?$")
+_SUFFIX = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+
+
+def _quantity(text: Any) -> Decimal | None:
+    match = _QUANTITY.match(str(text))
+    if match is None:
+        return None
+    try:
+        number, suffix = Decimal(match.group(1)), match.group(2) or ""
+    except ArithmeticError:
+        return None
+    if suffix.endswith("i"):
+        return number * Decimal(1024 ** (1 + "KMGTPE".index(suffix[0])))
+    if suffix in _SUFFIX:
+        return number.scaleb(_SUFFIX[suffix])
+    return number.scaleb(int(suffix[1:])) if suffix else number
+
+
+# --- naming the field and its manager -------------------------------------------------------------------
+
+
+def _path_text(steps: _Steps) -> str:
+    text = ""
+    for step in steps:
+        if isinstance(step, str):
+            text += f".{step}" if text else step
+        else:
+            text += "[" + ",".join(f"{key}={value}" for key, value in step) + "]"
+    return text
+
+
+def _manager_of(steps: _Steps, managed_fields: Sequence[Mapping[str, Any]]) -> str:
+    """The manager whose entry reaches deepest into the path, newest first."""
+    best, best_depth = "", 0
+    for entry in sorted(managed_fields, key=lambda each: str(each.get("time") or ""), reverse=True):
+        depth = _depth(steps, entry.get("fieldsV1") or {})
+        if depth > best_depth:
+            best, best_depth = str(entry.get("manager") or ""), depth
+    return best if best_depth == len(steps) else ""
+
+
+def _depth(steps: _Steps, fields: Mapping[str, Any]) -> int:
+    depth = 0
+    for step in steps:
+        inner = _descend(step, fields)
+        if inner is None:
+            break
+        if not inner:
+            return len(steps)  # owned as a whole (an atomic list or map)
+        depth, fields = depth + 1, inner
+    return depth
+
+
+def _descend(step: _Step, fields: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    if isinstance(step, str):
+        found = fields.get(f"f:{step}")
+        return found if isinstance(found, Mapping) else None
+    wanted = dict(step)
+    for name, inner in fields.items():
+        if name.startswith("k:"):
+            entry = msgspec.json.decode(name[2:])
+            if all(wanted.get(key) == value for key, value in entry.items()):
+                return inner if isinstance(inner, Mapping) else None
+    return None
+
+
+def _brief(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 from gpuready_sim.client import NODES, PODS, ApiStatus, NotFound, Object, SimClient, Unreachable, key_of
 from gpuready_sim.controllers.caches import Caches
@@ -58,9 +59,9 @@ class NodeController:
             self._renewed[new["metadata"]["name"]] = time.monotonic()
 
     def _pod_changed(self, old: Object | None, new: Object | None) -> None:
-        if new is not None and new["spec"].get("nodeName"):
-            if old is None or not old["spec"].get("nodeName"):
-                self._evictions.mark(key_of(new))
+        bound = new is not None and new["spec"].get("nodeName")
+        if new is not None and bound and (old is None or not old["spec"].get("nodeName")):
+            self._evictions.mark(key_of(new))
 
     async def _check_regularly(self) -> None:
         """Time passes without events: leases that are not renewed, pods whose node is gone."""
@@ -112,7 +113,7 @@ class NodeController:
         for pod in health.pods_to_mark_unready(self._pods_of(name)):
             await self._mark_unready(pod)
 
-    async def _mark_unready(self, pod: Object) -> None:
+    async def _mark_unready(self, pod: Mapping[str, Any]) -> None:
         condition = {"type": "Ready", "status": "False", "lastTransitionTime": now_text()}
         meta = pod["metadata"]
         try:

@@ -1,0 +1,1 @@
+"""How well GPUs reach each other, and which of them to prefer."""

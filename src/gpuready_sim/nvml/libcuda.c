@@ -1,0 +1,2 @@
+/* libcuda.so.1 of the simulator. */
+int nvsim_cuda_placeholder;

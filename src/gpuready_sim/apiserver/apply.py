@@ -1,0 +1,360 @@
+"""Server-side apply and managedFields: who owns which field, and what a writer may change.
+
+Pure: objects in, new objects out, `now` is handed in. Results share unchanged parts with their inputs, so
+treat both as read-only.
+
+Source: structured-merge-diff v6 merge/update.go; apimachinery pkg/util/managedfields/internal.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+from gpuready_sim.apiserver import fields as fieldsets
+from gpuready_sim.apiserver.fields import FieldSet, SchemaMismatch
+from gpuready_sim.apiserver.schema import UNTYPED, Schema
+from gpuready_sim.apiserver.typed_merge import merged
+
+Object = dict[str, Any]
+
+APPLY: Final = "Apply"
+UPDATE: Final = "Update"
+BEFORE_FIRST_APPLY: Final = "before-first-apply"
+ANCIENT_CHANGES: Final = "ancient-changes"
+MOST_UPDATERS: Final = 10
+
+NEVER_OWNED: Final = fieldsets.from_paths(
+    ("apiVersion",),
+    ("kind",),
+    ("metadata",),
+    *(
+        ("metadata", name)
+        for name in (
+            "name",
+            "namespace",
+            "creationTimestamp",
+            "selfLink",
+            "uid",
+            "clusterName",
+            "generation",
+            "managedFields",
+            "resourceVersion",
+        )
+    ),
+)
+NEVER_APPLIED: Final = (
+    "managedFields",
+    "resourceVersion",
+    "uid",
+    "creationTimestamp",
+    "generation",
+    "selfLink",
+)
+# Fields of the metadata that an apply carries along at most as a precondition.
+
+
+class ManagerId(NamedTuple):
+    """What tells two entries of managedFields apart; the version counts for updates only."""
+
+    manager: str
+    operation: str
+    subresource: str
+    api_version: str
+
+    def __str__(self) -> str:
+        text = json.dumps(self.manager)
+        if self.subresource:
+            text += f" with subresource {json.dumps(self.subresource)}"
+        return f"{text} using {self.api_version}" if self.operation == UPDATE else text
+
+
+@dataclass(frozen=True)
+class Owner:
+    """One entry of managedFields; `raw` is kept so that an untouched entry is written back as it came."""
+
+    fields: FieldSet
+    api_version: str
+    time: str
+    raw: Object | None = None
+
+    def owning(self, fields: FieldSet) -> Owner:
+        return self if fields == self.fields else replace(self, fields=fields, raw=None)
+
+
+Owners = dict[ManagerId, Owner]
+
+
+class Conflict(NamedTuple):
+    """A field that somebody else owns; `manager` as people read it: "kubectl" using v1."""
+
+    manager: str
+    path: str
+
+
+class ApplyConflict(Exception):
+    """An apply that would change what others own: HTTP 409, reason Conflict."""
+
+    def __init__(self, conflicts: list[Conflict]) -> None:
+        self.conflicts = conflicts
+        super().__init__(_conflict_message(conflicts))
+
+    def causes(self) -> list[dict[str, str]]:
+        """status.details.causes of the answer."""
+        return [
+            {"reason": "FieldManagerConflict", "message": f"conflict with {one.manager}", "field": one.path}
+            for one in self.conflicts
+        ]
+
+
+class ApplyInvalid(ValueError):
+    """An applied object that cannot be merged at all: HTTP 400, or 422 for lists without keys."""
+
+
+def apply(
+    live: Object | None,
+    applied: Object,
+    manager: str,
+    *,
+    force: bool,
+    schema: Schema | None,
+    api_version: str,
+    subresource: str = "",
+    now: str,
+) -> Object:
+    """The object after `manager` applied `applied`: merged, its former fields dropped, managedFields kept.
+
+    live         None when the object does not exist yet
+    api_version  of the request; recorded in the entry
+    now          RFC 3339, seconds; used only if something changed
+    returns      an object equal to `live` when the apply changes nothing
+    raises       ApplyConflict unless `force`; ApplyInvalid
+    """
+    schema = schema or UNTYPED
+    before, owners = _taken_apart(live or {})
+    wanted = _appliable(applied, drop_nulls=bool(schema.ref))
+    me = ManagerId(manager, APPLY, subresource, "")
+    try:
+        if live is not None and not owners:
+            owners = _first_owner(before, schema, api_version)
+        claimed = fieldsets.difference(fieldsets.field_set(wanted, schema), NEVER_OWNED)
+        after = merged(before, wanted, schema) if before else wanted
+        after = _without_former_fields(after, owners, owners.get(me), claimed, schema)
+        change = fieldsets.compare(before, after, schema)
+    except SchemaMismatch as exc:
+        raise ApplyInvalid(str(exc)) from exc
+    others = {key: owner for key, owner in owners.items() if key != me}
+    conflicts = _conflicts(others, change)
+    if conflicts and not force:
+        raise ApplyConflict(conflicts)
+    result = _moved(others, change)
+    former = owners.get(me)
+    same = former is not None and (former.fields, former.api_version) == (claimed, api_version)
+    if claimed:
+        result[me] = former if former and same and before == after else Owner(claimed, api_version, now)
+    return _put_together(after, result)
+
+
+def track_update(
+    old: Object | None,
+    new: Object,
+    manager: str,
+    operation: str = UPDATE,
+    *,
+    schema: Schema | None,
+    api_version: str,
+    subresource: str = "",
+    now: str,
+) -> Object:
+    """The object `new` with managedFields after a create, update or patch: what changed is the writer's now.
+
+    old    None for a create
+    new    as it will be stored; managedFields that it brings replace the old ones ([{}] forgets them all)
+    """
+    schema = schema or UNTYPED
+    before, owners = _taken_apart(old) if old is not None else (_zero(schema), {})
+    after, brought = _taken_apart(new)
+    raw = _raw_entries(new)
+    if brought or raw == [{}]:
+        owners = brought
+    me = ManagerId(manager, operation, subresource, api_version)
+    try:
+        change = fieldsets.compare(before, after, schema)
+    except SchemaMismatch:
+        return _put_together(after, owners)
+    mine = owners.pop(me, None)
+    result = _moved(owners, change)
+    taken = fieldsets.difference(fieldsets.union(change.added, change.modified), NEVER_OWNED)
+    held = fieldsets.difference(mine.fields, change.removed) if mine else {}
+    if taken:
+        result[me] = Owner(fieldsets.union(held, taken), api_version, now)
+    elif mine and held:
+        result[me] = mine.owning(held)
+    return _put_together(after, _capped(result))
+
+
+def _taken_apart(obj: Object) -> tuple[Object, Owners]:
+    """The object without managedFields, and its owners."""
+    metadata = obj.get("metadata")
+    if not isinstance(metadata, dict) or "managedFields" not in metadata:
+        return obj, {}
+    bare = {key: value for key, value in metadata.items() if key != "managedFields"}
+    return obj | {"metadata": bare}, decoded(_raw_entries(obj))
+
+
+def _raw_entries(obj: Object) -> list[Object]:
+    return (obj.get("metadata") or {}).get("managedFields") or []
+
+
+def decoded(entries: list[Object]) -> Owners:
+    """managedFields as owners by identity; entries without a manager or operation are dropped."""
+    owners: Owners = {}
+    for raw in entries:
+        operation, version = raw.get("operation", ""), raw.get("apiVersion", "")
+        if operation not in (APPLY, UPDATE):
+            continue
+        counted = version if operation == UPDATE else ""
+        key = ManagerId(raw.get("manager", ""), operation, raw.get("subresource", ""), counted)
+        owners[key] = Owner(raw.get("fieldsV1") or {}, version, raw.get("time", ""), raw)
+    return owners
+
+
+def encoded(owners: Mapping[ManagerId, Owner]) -> list[Object]:
+    """Owners as managedFields, in the server's order: appliers first, then by time and name."""
+    ordered = sorted(
+        owners.items(), key=lambda one: (one[0].operation, one[1].time, one[0].manager, one[1].api_version)
+    )
+    return [owner.raw if owner.raw is not None else _entry(key, owner) for key, owner in ordered]
+
+
+def _entry(key: ManagerId, owner: Owner) -> Object:
+    entry = {
+        "manager": key.manager,
+        "operation": key.operation,
+        "apiVersion": owner.api_version,
+        "time": owner.time,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": fieldsets.sorted_fields(owner.fields),
+    }
+    return entry | {"subresource": key.subresource} if key.subresource else entry
+
+
+def _put_together(obj: Object, owners: Owners) -> Object:
+    metadata = dict(obj.get("metadata") or {})
+    entries = encoded({key: owner for key, owner in owners.items() if owner.fields})
+    if entries:
+        metadata["managedFields"] = entries
+    return obj | {"metadata": metadata}
+
+
+def _appliable(applied: Object, *, drop_nulls: bool) -> Object:
+    wanted: Object = _without_nulls(applied) if drop_nulls else applied
+    metadata = wanted.get("metadata") or {}
+    return wanted | {"metadata": {key: value for key, value in metadata.items() if key not in NEVER_APPLIED}}
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(child) for key, child in value.items() if child is not None}
+    return [_without_nulls(child) for child in value] if isinstance(value, list) else value
+
+
+def _first_owner(live: Object, schema: Schema, api_version: str) -> Owners:
+    """An object that nobody tracked belongs to "before-first-apply" until it is applied."""
+    held = fieldsets.difference(fieldsets.field_set(live, schema), NEVER_OWNED)
+    created = str((live.get("metadata") or {}).get("creationTimestamp") or "")
+    return (
+        {ManagerId(BEFORE_FIRST_APPLY, UPDATE, "", api_version): Owner(held, api_version, created)}
+        if held
+        else {}
+    )
+
+
+def _without_former_fields(
+    after: Object, owners: Owners, former: Owner | None, claimed: FieldSet, schema: Schema
+) -> Object:
+    """Drop what this applier owned before, does not claim now, and nobody else who applied owns."""
+    if former is None or fieldsets.is_subset(former.fields, claimed):
+        return after
+    last = fieldsets.with_named_fields(former.fields, schema)
+    held = claimed
+    for owner in owners.values():
+        if owner is not former:
+            held = fieldsets.union(held, owner.fields)
+    everything = fieldsets.with_named_fields(fieldsets.field_set(after, schema), schema)
+
+    def left(obj: Object) -> FieldSet:
+        return fieldsets.with_named_fields(fieldsets.field_set(obj, schema), schema)
+
+    pruned = fieldsets.without(after, last, schema)
+    kept = fieldsets.union(left(pruned), fieldsets.with_named_fields(held, schema))
+    pruned = fieldsets.without(after, fieldsets.difference(everything, kept), schema)
+    gone = fieldsets.intersection(fieldsets.difference(everything, left(pruned)), last)
+    return fieldsets.without(after, gone, schema)
+
+
+def _conflicts(others: Owners, change: fieldsets.Difference) -> list[Conflict]:
+    touched = fieldsets.union(change.added, change.modified)
+    return [
+        Conflict(str(key), fieldsets.path_text(path))
+        for key, owner in sorted(others.items(), key=lambda one: str(one[0]))
+        for path in fieldsets.members(fieldsets.intersection(owner.fields, touched))
+    ]
+
+
+def _moved(others: Owners, change: fieldsets.Difference) -> Owners:
+    """The other owners without what was just taken from them or removed from the object."""
+    lost = fieldsets.union(fieldsets.union(change.added, change.modified), change.removed)
+    if not lost:
+        return dict(others)
+    result = {key: owner.owning(fieldsets.difference(owner.fields, lost)) for key, owner in others.items()}
+    return {key: owner for key, owner in result.items() if owner.fields}
+
+
+def _capped(owners: Owners) -> Owners:
+    """At most ten updaters; the oldest become one entry per version."""
+    updaters = sorted((k for k in owners if k.operation == UPDATE), key=lambda k: (owners[k].time, k.manager))
+    for key in updaters[: max(0, len(updaters) - MOST_UPDATERS)]:
+        owner = owners.pop(key)
+        bucket = ManagerId(ANCIENT_CHANGES, UPDATE, "", owner.api_version)
+        held = owners.get(bucket, Owner({}, owner.api_version, owner.time))
+        owners[bucket] = Owner(fieldsets.union(held.fields, owner.fields), owner.api_version, owner.time)
+    return owners
+
+
+def _conflict_message(conflicts: list[Conflict]) -> str:
+    if len(conflicts) == 1:
+        return f"Apply failed with 1 conflict: conflict with {conflicts[0].manager}: {conflicts[0].path}"
+    lines = []
+    for manager in sorted({one.manager for one in conflicts}):
+        lines.append(f"conflicts with {manager}:")
+        lines.extend(f"- {one.path}" for one in conflicts if one.manager == manager)
+    return f"Apply failed with {len(conflicts)} conflicts: " + "\n".join(lines)
+
+
+ALWAYS_WRITTEN: Final = (
+    "metadata",
+    "spec",
+    "status",
+    "template",
+    "jobTemplate",
+    "strategy",
+    "updateStrategy",
+)
+# Fields that a Go struct holds by value, so that even an empty object has them: a create does not add them.
+
+
+def _zero(schema: Schema) -> Object:
+    return _zero_of(schema.ref, schema) if schema.ref else {}
+
+
+@lru_cache(maxsize=256)
+def _zero_of(_ref: str, schema: Schema) -> Object:
+    return {
+        name: _zero_of(child.ref, child)
+        for name, child in schema.properties.items()
+        if name in ALWAYS_WRITTEN and child.type == "object" and child.properties
+    }

@@ -1,0 +1,123 @@
+"""What is wrong with a field, worded as the real API server words it.
+
+Source: kubernetes, staging/src/k8s.io/apimachinery/pkg/util/validation/field/errors.go.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+WORDS = {
+    "Required": "Required value",
+    "Invalid": "Invalid value",
+    "TypeInvalid": "Invalid value",
+    "NotSupported": "Unsupported value",
+    "Forbidden": "Forbidden",
+    "Duplicate": "Duplicate value",
+    "NotFound": "Not found",
+    "TooLong": "Too long",
+    "TooMany": "Too many",
+    "Internal": "Internal error",
+}
+WITHOUT_VALUE = ("Required", "Forbidden", "TooLong", "Internal")
+CAUSES = {
+    "Required": "FieldValueRequired",
+    "Invalid": "FieldValueInvalid",
+    "TypeInvalid": "FieldValueTypeInvalid",
+    "NotSupported": "FieldValueNotSupported",
+    "Forbidden": "FieldValueForbidden",
+    "Duplicate": "FieldValueDuplicate",
+    "NotFound": "FieldValueNotFound",
+    "TooLong": "FieldValueTooLong",
+    "TooMany": "FieldValueTooMany",
+    "Internal": "InternalError",
+}
+
+
+@dataclass(frozen=True)
+class TypeName:
+    """A value that is named by its type only: `Invalid value: "object"`."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class FieldError:
+    """One complaint about one field.
+
+    type    Required, Invalid, TypeInvalid, NotSupported, Forbidden, Duplicate, NotFound, TooLong, TooMany,
+            Internal: causes of a 422; and two that are found while decoding:
+            Unknown   an unknown (or duplicate) field: an error under fieldValidation=Strict, else a warning
+            Decode    a value of the wrong type: a 400 always
+    """
+
+    path: str
+    type: str
+    value: Any = None
+    detail: str = ""
+    warning: bool = False
+
+    def message(self) -> str:
+        """The whole sentence, path first."""
+        if self.type == "Unknown":
+            return f'unknown field "{self.path}"'
+        if self.type == "Decode":
+            return self.detail
+        return f"{self.path}: {self.body()}" if self.path else self.body()
+
+    def body(self) -> str:
+        """The sentence without the path, as it stands in status.details.causes[].message."""
+        text = WORDS.get(self.type, self.type)
+        if self.type not in WITHOUT_VALUE:
+            text += f": {shown(self.value)}"
+        return f"{text}: {self.detail}" if self.detail else text
+
+    def cause(self) -> dict[str, str]:
+        """One entry of status.details.causes."""
+        return {
+            "reason": CAUSES.get(self.type, "FieldValueInvalid"),
+            "message": self.body(),
+            "field": self.path,
+        }
+
+
+def not_supported(path: str, value: Any, allowed: Iterable[str]) -> FieldError:
+    detail = "supported values: " + ", ".join(json.dumps(one, ensure_ascii=False) for one in allowed)
+    return FieldError(path, "NotSupported", value, detail)
+
+
+def aggregate(errors: Sequence[FieldError]) -> str:
+    """Several sentences as one: `[a, b]`; each text once."""
+    texts = list(dict.fromkeys(error.message() for error in errors))
+    return texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
+
+
+def shown(value: Any) -> str:
+    """A value as the server prints it: strings quoted, maps as Go would."""
+    if isinstance(value, TypeName):
+        return json.dumps(value.name)
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, (int, float)):
+        return _number(value)
+    return _go(value)
+
+
+def _number(value: int | float) -> str:
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _go(value: Any) -> str:
+    if isinstance(value, Mapping):
+        inner = ", ".join(f"{json.dumps(key)}:{_go(value[key])}" for key in sorted(value))
+        return f"map[string]interface {{}}{{{inner}}}"
+    if isinstance(value, list):
+        return "[]interface {}{" + ", ".join(_go(one) for one in value) + "}"
+    return "interface {}(nil)" if value is None else shown(value)

@@ -1,0 +1,216 @@
+"""JSON Patch (RFC 6902) and JSON Merge Patch (RFC 7386). Pure: inputs are never changed.
+
+Errors carry the status that the API server answers with. Source: RFCs; kubernetes, apiserver
+pkg/endpoints/handlers/patch.go; evanphx/json-patch for what it tolerates.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+REJECTED = "the server rejected our request due to an error in our request"
+
+
+class PatchError(Exception):
+    """A patch that cannot be read (400 BadRequest) or does not fit the object (422 Invalid)."""
+
+    def __init__(
+        self, message: str, *, code: int = 422, reason: str = "Invalid", status_message: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.status_message = status_message or message  # what Status.message says
+
+
+def bad_request(message: str) -> PatchError:
+    return PatchError(message, code=400, reason="BadRequest")
+
+
+def merge_patch(obj: Any, patch: Any) -> Any:
+    """The object after a merge patch: null deletes, objects merge, anything else replaces."""
+    if not isinstance(patch, dict):
+        return patch
+    out = dict(obj) if isinstance(obj, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            out.pop(key, None)
+        else:
+            out[key] = merge_patch(out.get(key), value)
+    return out
+
+
+def json_patch(obj: Any, ops: Sequence[dict[str, Any]]) -> Any:
+    """The object after all operations; one that fails fails the whole patch.
+
+    raises   PatchError
+    """
+    if not isinstance(ops, list) or not all(isinstance(op, dict) for op in ops):
+        raise bad_request("error decoding patch: a JSON patch is a list of operations")
+    doc = copy.deepcopy(obj)
+    for op in ops:
+        doc = _operation(op)(doc, op)
+    return doc
+
+
+def _operation(op: dict[str, Any]) -> Callable[[Any, dict[str, Any]], Any]:
+    name = op.get("op")
+    if not isinstance(name, str) or name not in OPERATIONS:
+        raise _misfit(f"unexpected kind: {name}")
+    if not isinstance(op.get("path"), str):
+        raise _misfit(f"{name} operation without a path")
+    return OPERATIONS[name]
+
+
+def _add(doc: Any, op: dict[str, Any]) -> Any:
+    return _put(doc, _pointer(op["path"]), copy.deepcopy(_value(op)), "add")
+
+
+def _remove(doc: Any, op: dict[str, Any]) -> Any:
+    _taken(doc, _pointer(op["path"]), "remove")
+    return doc
+
+
+def _replace(doc: Any, op: dict[str, Any]) -> Any:
+    path = _pointer(op["path"])
+    value = copy.deepcopy(_value(op))
+    if not path:
+        return value
+    parent = _parent(doc, path, "replace")
+    _existing(parent, path[-1], "replace", op["path"])
+    if isinstance(parent, list):
+        parent[_index(path[-1], len(parent), "replace")] = value
+    else:
+        parent[path[-1]] = value
+    return doc
+
+
+def _move(doc: Any, op: dict[str, Any]) -> Any:
+    source = _pointer(_from(op))
+    if _pointer(op["path"])[: len(source)] == source and op["path"] != op["from"]:
+        raise _misfit("move operation: cannot move a value into itself")
+    return _put(doc, _pointer(op["path"]), _taken(doc, source, "move"), "move")
+
+
+def _copy(doc: Any, op: dict[str, Any]) -> Any:
+    value = copy.deepcopy(_found(doc, _pointer(_from(op)), "copy"))
+    return _put(doc, _pointer(op["path"]), value, "copy")
+
+
+def _test(doc: Any, op: dict[str, Any]) -> Any:
+    wanted = op.get("value")
+    try:
+        actual = _found(doc, _pointer(op["path"]), "test")
+    except PatchError:
+        if wanted is None:
+            return doc
+        raise
+    if not _same(actual, wanted):
+        raise _misfit(f"testing value {op['path']} failed: test failed")
+    return doc
+
+
+OPERATIONS: dict[str, Callable[[Any, dict[str, Any]], Any]] = {
+    "add": _add,
+    "remove": _remove,
+    "replace": _replace,
+    "move": _move,
+    "copy": _copy,
+    "test": _test,
+}
+
+
+def _misfit(message: str) -> PatchError:
+    return PatchError(message, status_message=REJECTED)
+
+
+def _value(op: dict[str, Any]) -> Any:
+    if "value" not in op:
+        raise _misfit(f"{op['op']} operation without a value")
+    return op["value"]
+
+
+def _from(op: dict[str, Any]) -> str:
+    if not isinstance(op.get("from"), str):
+        raise _misfit(f"{op['op']} operation without from")
+    return str(op["from"])
+
+
+def _pointer(path: str) -> list[str]:
+    if path == "":
+        return []
+    if not path.startswith("/"):
+        raise _misfit(f"{path!r} is not a JSON pointer")
+    return [part.replace("~1", "/").replace("~0", "~") for part in path[1:].split("/")]
+
+
+def _put(doc: Any, path: list[str], value: Any, op: str) -> Any:
+    if not path:
+        return value
+    parent = _parent(doc, path, op)
+    if isinstance(parent, list):
+        at = len(parent) if path[-1] == "-" else _index(path[-1], len(parent) + 1, op)
+        parent.insert(at, value)
+    elif isinstance(parent, dict):
+        parent[path[-1]] = value
+    else:
+        raise _missing(op, path)
+    return doc
+
+
+def _taken(doc: Any, path: list[str], op: str) -> Any:
+    if not path:
+        raise _misfit(f"{op} operation does not apply to the whole document")
+    parent = _parent(doc, path, op)
+    _existing(parent, path[-1], op, "/" + "/".join(path))
+    return parent.pop(_index(path[-1], len(parent), op) if isinstance(parent, list) else path[-1])
+
+
+def _found(doc: Any, path: list[str], op: str) -> Any:
+    if not path:
+        return doc
+    parent = _parent(doc, path, op)
+    _existing(parent, path[-1], op, "/" + "/".join(path))
+    return parent[_index(path[-1], len(parent), op)] if isinstance(parent, list) else parent[path[-1]]
+
+
+def _parent(doc: Any, path: list[str], op: str) -> Any:
+    for part in path[:-1]:
+        if isinstance(doc, list):
+            doc = doc[_index(part, len(doc), op)]
+        elif isinstance(doc, dict) and part in doc:
+            doc = doc[part]
+        else:
+            raise _missing(op, path)
+    return doc
+
+
+def _existing(parent: Any, name: str, op: str, path: str) -> None:
+    there = name in parent if isinstance(parent, dict) else isinstance(parent, list)
+    if not there:
+        raise _misfit(f"{op} operation does not apply: doc is missing key: {path}: missing value")
+
+
+def _index(text: str, length: int, op: str) -> int:
+    if not text.isdecimal() or (len(text) > 1 and text[0] == "0"):
+        raise _misfit(f"{op} operation does not apply: {text!r} is not an array index")
+    if int(text) >= length:
+        raise _misfit(f"{op} operation does not apply: index {text} is out of bounds")
+    return int(text)
+
+
+def _missing(op: str, path: list[str]) -> PatchError:
+    return _misfit(f"{op} operation does not apply: doc is missing path: /{'/'.join(path)}: missing value")
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Equal as JSON: true is not 1, but 1 is 1.0."""
+    if isinstance(a, bool) or isinstance(b, bool):
+        return a is b
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(_same(a[key], b[key]) for key in a)
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(_same, a, b))
+    return bool(a == b)

@@ -1,0 +1,153 @@
+"""Strategic merge patch: a merge patch that knows which lists are maps. Pure; inputs are never changed.
+
+Directives: `$patch: merge|replace|delete`, `$retainKeys`, `$deleteFromPrimitiveList/x`, `$setElementOrder/x`.
+
+Source: kubernetes, apimachinery pkg/util/strategicpatch/patch.go.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from gpuready_sim.apiserver.json_patch import bad_request
+from gpuready_sim.apiserver.schema import UNTYPED_ATOMIC, Schema
+
+PATCH: Final = "$patch"
+RETAIN_KEYS: Final = "$retainKeys"
+DELETE_PRIMITIVES: Final = "$deleteFromPrimitiveList/"
+ELEMENT_ORDER: Final = "$setElementOrder/"
+
+
+def strategic_merge(live: dict[str, Any], patch: dict[str, Any], schema: Schema | None) -> dict[str, Any]:
+    """The live object after the patch; without a schema every list is replaced.
+
+    raises   PatchError (400) for a directive that makes no sense
+    """
+    return _merge_map(live, patch, schema or UNTYPED_ATOMIC)
+
+
+def _merge_map(live: dict[str, Any], patch: dict[str, Any], schema: Schema) -> dict[str, Any]:
+    directive = patch.get(PATCH)
+    if directive == "replace":
+        return {key: value for key, value in patch.items() if key != PATCH}
+    if directive == "delete":
+        return {}
+    if directive not in (None, "merge"):
+        raise bad_request(f"Unknown patch type found: {directive}")
+    out = _retained(live, patch)
+    for key, value in patch.items():
+        if key in (PATCH, RETAIN_KEYS) or key.startswith((DELETE_PRIMITIVES, ELEMENT_ORDER)):
+            continue
+        if value is None:
+            out.pop(key, None)
+        else:
+            out[key] = _merge_value(out.get(key), value, schema.child(key))
+    for key, value in patch.items():
+        if key.startswith(DELETE_PRIMITIVES):
+            _delete_primitives(out, key.removeprefix(DELETE_PRIMITIVES), value, patch)
+    for key, value in patch.items():
+        if key.startswith(ELEMENT_ORDER):
+            _reorder(out, key.removeprefix(ELEMENT_ORDER), value, live, schema)
+    return out
+
+
+def _retained(live: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    keys = patch.get(RETAIN_KEYS)
+    if keys is None:
+        return dict(live)
+    if not isinstance(keys, list):
+        raise bad_request("invalid patch format of retainKeys")
+    if any(key not in keys for key in patch if not key.startswith("$")):
+        raise bad_request("retainKeys has inconsistent keys with the patch")
+    return {key: value for key, value in live.items() if key in keys}
+
+
+def _merge_value(live: Any, patch: Any, schema: Schema) -> Any:
+    if isinstance(patch, dict):
+        return _merge_map(live if isinstance(live, dict) else {}, patch, schema)
+    if isinstance(patch, list) and "merge" in schema.patch_strategy.split(","):
+        return _merge_list(live if isinstance(live, list) else [], patch, schema)
+    if isinstance(patch, list):
+        return [_without_directives(item) for item in patch]
+    return patch
+
+
+def _merge_list(live: list[Any], patch: list[Any], schema: Schema) -> list[Any]:
+    if not all(isinstance(item, dict) for item in patch):
+        return live + [item for item in dict.fromkeys(patch) if item not in live]
+    if any(item.get(PATCH) == "replace" for item in patch):
+        return [_without_directives(item) for item in patch if item.get(PATCH) != "replace"]
+    key = schema.patch_merge_key
+    if not key:
+        return [_without_directives(item) for item in patch]
+    out = list(live)
+    for item in patch:
+        _merge_element(out, item, key, schema)
+    return out
+
+
+def _merge_element(out: list[Any], item: dict[str, Any], key: str, schema: Schema) -> None:
+    if key not in item:
+        raise bad_request(f"map: {item} does not contain declared merge key: {key}")
+    at = next((i for i, one in enumerate(out) if isinstance(one, dict) and one.get(key) == item[key]), None)
+    if item.get(PATCH) == "delete":
+        out[:] = [one for one in out if not (isinstance(one, dict) and one.get(key) == item[key])]
+    elif at is None:
+        out.append(_merge_map({}, item, schema.element()))
+    else:
+        out[at] = _merge_map(out[at], item, schema.element())
+
+
+def _delete_primitives(out: dict[str, Any], name: str, values: Any, patch: dict[str, Any]) -> None:
+    if not isinstance(values, list):
+        raise bad_request(f"invalid patch format of primitive list: {name}")
+    added = patch.get(name) or []
+    if isinstance(out.get(name), list):
+        out[name] = [item for item in out[name] if item not in values or item in added]
+
+
+def _reorder(out: dict[str, Any], name: str, order: Any, live: dict[str, Any], schema: Schema) -> None:
+    items = out.get(name)
+    if not isinstance(order, list):
+        raise bad_request(f"invalid patch format of $setElementOrder list: {name}")
+    if not isinstance(items, list):
+        return
+    key = schema.child(name).patch_merge_key
+
+    def identity(item: Any) -> Any:
+        return item.get(key) if isinstance(item, dict) else item
+
+    wanted = {identity(item): i for i, item in enumerate(order)}
+    before = {identity(item): i for i, item in enumerate(live.get(name) or [])}
+    mine = sorted(
+        (item for item in items if identity(item) in wanted), key=lambda item: wanted[identity(item)]
+    )
+    others = [item for item in items if identity(item) not in wanted]
+    out[name] = _interleaved(
+        others, mine, [before.get(identity(i)) for i in others], [before.get(identity(i)) for i in mine]
+    )
+
+
+def _interleaved(
+    left: list[Any], right: list[Any], left_at: list[int | None], right_at: list[int | None]
+) -> list[Any]:
+    """Both lists as one; an element of `left` goes first where it stood before in the live list."""
+    out: list[Any] = []
+    i = j = 0
+    while i < len(left) and j < len(right):
+        a, b = left_at[i], right_at[j]
+        if a is not None and b is not None and a < b:
+            out.append(left[i])
+            i += 1
+        else:
+            out.append(right[j])
+            j += 1
+    return out + left[i:] + right[j:]
+
+
+def _without_directives(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: _without_directives(child) for key, child in value.items() if key != PATCH and child is not None
+    }

@@ -1,0 +1,159 @@
+"""Whether an object of a built-in kind is acceptable: first its shape, then what its kind demands.
+
+The shape is what a Go server finds while decoding (unknown fields, wrong types); the rest is validation proper
+and lives in `kind_rules`. Pure.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from typing import Any, Final
+
+from gpuready_sim.apiserver import kind_rules, names
+from gpuready_sim.apiserver.field_errors import FieldError
+from gpuready_sim.apiserver.quantity import MESSAGE, is_quantity
+from gpuready_sim.apiserver.schema import INT_OR_STRING, QUANTITY, Schema
+
+Object = dict[str, Any]
+
+TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
+
+
+def validate(obj: Object, schema: Schema | None, *, strict: bool) -> list[FieldError]:
+    """Everything wrong with an object; decoding errors hide the rest, as they do in the real server."""
+    errors: list[FieldError] = []
+    if schema is not None:
+        _walk(obj, schema, "", "", errors, strict)
+    if any(error.type == "Decode" for error in errors):
+        return errors
+    return errors + names.validate_metadata(obj) + kind_rules.validate(obj)
+
+
+def validate_update(new: Object, old: Object) -> list[FieldError]:
+    """Changes that the kind forbids."""
+    return kind_rules.validate_update(new, old)
+
+
+def known_part(value: Any, schema: Schema) -> Any:
+    """The value without fields that its type does not know."""
+    if isinstance(value, dict):
+        properties = schema.properties
+        if properties:
+            return {
+                name: known_part(child, properties[name])
+                for name, child in value.items()
+                if name in properties
+            }
+        values = schema.additional
+        if values is not None and values.type in ("object", "array"):
+            return {name: known_part(child, values) for name, child in value.items()}
+    elif isinstance(value, list) and schema.items is not None and schema.items.type in ("object", "array"):
+        return [known_part(child, schema.items) for child in value]
+    return value
+
+
+def _walk(value: Any, schema: Schema, path: str, holder: str, errors: list[FieldError], strict: bool) -> None:
+    if value is None:
+        return
+    kind = schema.type
+    if kind == "object":
+        if isinstance(value, dict):
+            _walk_object(value, schema, path, errors, strict)
+        else:
+            errors.append(_mismatch(value, schema, path, holder))
+    elif kind == "array":
+        if isinstance(value, list):
+            element = schema.element()
+            for i, item in enumerate(value):
+                _walk(item, element, f"{path}[{i}]", holder, errors, strict)
+        else:
+            errors.append(_mismatch(value, schema, path, holder))
+    elif kind and not _fits(value, kind):
+        errors.append(_mismatch(value, schema, path, holder))
+    else:
+        text = _misread(value, schema)
+        if text:
+            errors.append(FieldError(path, "Decode", value, text))
+
+
+def _walk_object(value: Object, schema: Schema, path: str, errors: list[FieldError], strict: bool) -> None:
+    properties = schema.properties
+    if not properties:
+        if schema.additional is not None:
+            for name, child in value.items():
+                _walk(child, schema.additional, f"{path}.{name}", "", errors, strict)
+        return
+    holder = schema.ref.rpartition(".")[2]
+    for name, child in value.items():
+        at = f"{path}.{name}" if path else name
+        field = properties.get(name)
+        if field is None:
+            errors.append(FieldError(at, "Unknown", warning=not strict))
+        else:
+            _walk(child, field, at, holder, errors, strict)
+
+
+def _fits(value: Any, kind: str) -> bool:
+    if kind == "string":
+        return isinstance(value, str)
+    if kind == "boolean":
+        return isinstance(value, bool)
+    if kind == INT_OR_STRING:
+        return isinstance(value, (int, str)) and not isinstance(value, bool)
+    if kind == QUANTITY:
+        return isinstance(value, (int, float, str)) and not isinstance(value, bool)
+    if kind == "integer":
+        return _is_integer(value)
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_integer(value: Any) -> bool:
+    return (isinstance(value, int) and not isinstance(value, bool)) or (
+        isinstance(value, float) and value.is_integer()
+    )
+
+
+def _misread(value: Any, schema: Schema) -> str:
+    """What Go's decoder says of a value of the right type that it cannot read, or nothing."""
+    if schema.type == QUANTITY and not is_quantity(value):
+        return MESSAGE
+    form = schema.node.get("format")
+    if form == "date-time" and not TIME.fullmatch(value):
+        return f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse "{value}" as "2006"'
+    if form == "byte":
+        try:
+            base64.b64decode(value, validate=True)
+        except (binascii.Error, ValueError):
+            return "illegal base64 data at input byte 0"
+    return ""
+
+
+def _mismatch(value: Any, schema: Schema, path: str, holder: str) -> FieldError:
+    where = re.sub(r"\[\d+\]", "", path)
+    text = f"json: cannot unmarshal {_json_kind(value)} into Go struct field {holder}.{where} of type {_go_type(schema)}"
+    return FieldError(path, "Decode", value, text)
+
+
+def _json_kind(value: Any) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, (int, float)):
+        return "number"
+    return {str: "string", list: "array", dict: "object"}.get(type(value), "null")
+
+
+def _go_type(schema: Schema) -> str:
+    if schema.type == "array":
+        return "[]" + _go_type(schema.element())
+    if schema.additional is not None:
+        return "map[string]" + _go_type(schema.additional)
+    if schema.type == "integer":
+        return str(schema.node.get("format", "int"))
+    if schema.type == "object":
+        package, _, name = schema.ref.rpartition(".")
+        return f"{package.rpartition('.')[2] or 'v1'}.{name or 'object'}"
+    return {"boolean": "bool", "number": "float64", INT_OR_STRING: "intstr.IntOrString"}.get(
+        schema.type, schema.type
+    )

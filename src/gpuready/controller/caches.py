@@ -1,0 +1,86 @@
+"""The caches that every loop of the controller reads; nothing else of the cluster is known to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpuready import names
+from gpuready.controller.nodes.summary import GPUNodeSummary, decode_gpunode
+from gpuready.kube import resources
+from gpuready.kube.cache import WatchCache
+from gpuready.kube.client import KubeClient
+from gpuready.kube.resources import Resource
+from gpuready.kube.trimmed import Node, Pod, decode_node, decode_pod
+
+# The kinds our manifests use: hand edits on them are seen, and what is no longer wanted is found.
+OWNED_KINDS: tuple[Resource, ...] = (
+    resources.SERVICE_ACCOUNTS,
+    resources.CLUSTER_ROLES,
+    resources.CLUSTER_ROLE_BINDINGS,
+    resources.CONFIGMAPS,
+    resources.DAEMONSETS,
+)
+
+
+@dataclass(frozen=True)
+class Caches:
+    """One watch per kind; `owned` is keyed by kind ("DaemonSet")."""
+
+    namespace: str
+    policies: WatchCache[dict[str, Any]]
+    nodes: WatchCache[Node]
+    gpu_nodes: WatchCache[GPUNodeSummary]
+    agent_pods: WatchCache[Pod]
+    configmaps: WatchCache[dict[str, Any]]
+    owned: Mapping[str, WatchCache[dict[str, Any]]]
+
+    @classmethod
+    def of(cls, client: KubeClient, namespace: str) -> Caches:
+        owned = {
+            kind.kind: WatchCache[dict[str, Any]](
+                client,
+                kind,
+                namespace=namespace if kind.namespaced else None,
+                label_selector=names.OPERAND_LABEL,
+            )
+            for kind in OWNED_KINDS
+        }
+        return cls(
+            namespace=namespace,
+            policies=WatchCache(client, resources.CLUSTER_POLICIES),
+            nodes=WatchCache(client, resources.NODES, decode=decode_node),
+            gpu_nodes=WatchCache(client, resources.GPU_NODES, decode=decode_gpunode),
+            agent_pods=WatchCache(
+                client,
+                resources.PODS,
+                namespace=namespace,
+                label_selector=f"{names.OPERAND_LABEL}=node-agent",
+                decode=decode_pod,
+            ),
+            configmaps=WatchCache(client, resources.CONFIGMAPS, namespace=namespace),
+            owned=owned,
+        )
+
+    @property
+    def all(self) -> list[WatchCache[Any]]:
+        first: list[WatchCache[Any]] = [self.policies, self.nodes, self.gpu_nodes]
+        return [*first, self.agent_pods, self.configmaps, *self.owned.values()]
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for cache in self.all:
+                group.create_task(cache.run(), name=f"watch {cache.resource.plural}")
+
+    async def wait_synced(self) -> None:
+        for cache in self.all:
+            await cache.wait_synced()
+
+    @property
+    def synced(self) -> bool:
+        return all(cache.synced for cache in self.all)
+
+    def find_owned(self, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
+        return self.owned[kind].get(f"{namespace}/{name}" if namespace else name)

@@ -1,0 +1,74 @@
+"""Keeps every node's labels as `decision` wants them: one conditional patch per node, many nodes at once."""
+
+from __future__ import annotations
+
+from gpuready.api.clusterpolicy import ClusterPolicy
+from gpuready.controller.caches import Caches
+from gpuready.controller.current import CurrentPolicy
+from gpuready.controller.labelling.decision import LabelFacts, LabelPolicy, decide
+from gpuready.controller.loop import Loop
+from gpuready.controller.nodes.summary import GPUNodeSummary
+from gpuready.kube.client import KubeClient
+from gpuready.kube.errors import NotFound
+from gpuready.kube.resources import NODES
+from gpuready.kube.trimmed import Node
+
+# The API server answers a patch in a few milliseconds; sixteen in flight keep it busy without queueing.
+WORKERS = 16
+
+
+class LabellingLoop(Loop):
+    def __init__(self, client: KubeClient, caches: Caches, current: CurrentPolicy) -> None:
+        super().__init__("labelling", workers=WORKERS)
+        self._client = client
+        self._caches = caches
+        self._current = current
+        caches.nodes.add_handler(self._on_node)
+        caches.gpu_nodes.add_handler(self._on_gpu_node)
+        current.on_change(self._on_policy)
+
+    async def reconcile(self, key: str) -> None:
+        node = self._caches.nodes.get(key)
+        policy = self._current.effective
+        # Without a policy the nodes loop takes the labels away, when the node agent has cleaned up.
+        if node is None or policy is None or node.metadata.deleting:
+            return
+        summary = self._caches.gpu_nodes.get(key)
+        patch = decide(facts_of(node, summary), label_policy_of(policy))
+        if patch is None:
+            return
+        patch["metadata"]["resourceVersion"] = node.metadata.resource_version
+        try:
+            await self._client.merge_patch(NODES, key, patch)
+        except NotFound:
+            return
+        self._log.info("node labelled", node=key, changed=sorted(patch["metadata"].get("labels", {})))
+
+    def _on_node(self, old: Node | None, new: Node | None) -> None:
+        if new is not None and (old is None or _labels_changed(old, new)):
+            self.queue.add(new.metadata.name)
+
+    def _on_gpu_node(self, old: GPUNodeSummary | None, new: GPUNodeSummary | None) -> None:
+        if new is not None and (old is None or old.status.driver.owner != new.status.driver.owner):
+            self.queue.add(new.metadata.name)
+
+    def _on_policy(self) -> None:
+        for node in self._caches.nodes.values():
+            self.queue.add(node.metadata.name)
+
+
+def facts_of(node: Node, summary: GPUNodeSummary | None) -> LabelFacts:
+    owner = summary.status.driver.owner if summary else ""
+    return LabelFacts(node.metadata.labels, node.metadata.annotations, owner)
+
+
+def label_policy_of(policy: ClusterPolicy) -> LabelPolicy:
+    return LabelPolicy(
+        driver_enabled=policy.spec.driver.enabled,
+        mig_manager_enabled=policy.spec.mig_manager.enabled,
+        mig_default=policy.spec.mig_manager.config.default,
+    )
+
+
+def _labels_changed(old: Node, new: Node) -> bool:
+    return old.metadata.labels != new.metadata.labels or old.metadata.annotations != new.metadata.annotations

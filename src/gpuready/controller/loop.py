@@ -1,0 +1,60 @@
+"""The one shape of every loop: take a key, reconcile it, and come back later if that failed.
+
+A loop never acts on what an event said; events only name keys. One key's failure delays that key alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+
+from gpuready.errors import GPUReadyError
+from gpuready.kube.errors import Conflict
+from gpuready.kube.queue import WorkQueue
+from gpuready.log import get_logger
+
+
+class Loop(ABC):
+    def __init__(self, name: str, *, workers: int = 1) -> None:
+        self.name = name
+        self.queue = WorkQueue()
+        self.reconciled = 0
+        self.failed = 0
+        self._workers = workers
+        self._log = get_logger(f"controller.{name}")
+
+    @abstractmethod
+    async def reconcile(self, key: str) -> None:
+        """Bring what `key` names to what it should be; raise GPUReadyError to be called again."""
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for number in range(self._workers):
+                group.create_task(self._work(), name=f"{self.name} {number}")
+
+    async def _work(self) -> None:
+        while True:
+            key = await self.queue.get()
+            try:
+                await self._try(key)
+            finally:
+                self.queue.done(key)
+
+    async def _try(self, key: str) -> None:
+        self.reconciled += 1
+        try:
+            await self.reconcile(key)
+        except Conflict:
+            # Somebody wrote in between; the watch brings the newer object.
+            self.queue.add_rate_limited(key)
+        except GPUReadyError as exc:
+            self.failed += 1
+            wait = self.queue.add_rate_limited(key)
+            self._log.warning("not reconciled", key=key, error=str(exc), retry_in_s=round(wait, 1))
+        except Exception:
+            # A mistake of ours in one object must not stop the others.
+            self.failed += 1
+            self.queue.add_rate_limited(key)
+            self._log.exception("not reconciled", key=key)
+        else:
+            self.queue.forget(key)

@@ -1,0 +1,103 @@
+"""The operator: wiring only. Caches feed three loops; each loop reconciles one kind of key."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Mapping
+
+from gpuready import names
+from gpuready.controller import http, metrics
+from gpuready.controller.caches import Caches
+from gpuready.controller.current import CurrentPolicy
+from gpuready.controller.labelling.loop import LabellingLoop
+from gpuready.controller.nodes.loop import NodesLoop
+from gpuready.controller.policy.loop import PolicyLoop
+from gpuready.errors import UsageError
+from gpuready.kube.client import KubeClient
+from gpuready.kube.events import EventRecorder
+from gpuready.log import get_logger
+
+USER_AGENT = f"gpuready-operator/{names.VERSION}"
+log = get_logger("operator")
+
+
+def main(env: Mapping[str, str], kubeconfig: str | None = None) -> int:
+    """Run until SIGTERM or SIGINT. 0 after a clean stop."""
+    return asyncio.run(_run(env, kubeconfig))
+
+
+async def _run(env: Mapping[str, str], kubeconfig: str | None) -> int:
+    namespace = env.get("OPERATOR_NAMESPACE", "")
+    if not namespace:
+        raise UsageError(
+            "OPERATOR_NAMESPACE is not set",
+            why="the operator must know the namespace that holds its operands",
+            next_step=f"set it, usually to {names.OPERATOR_NAMESPACE}",
+        )
+    client = KubeClient.auto(kubeconfig, user_agent=USER_AGENT)
+    stopped = _stop_event()
+    work = asyncio.create_task(_operate(client, namespace, env))
+    waiter = asyncio.create_task(stopped.wait())
+    try:
+        await asyncio.wait({work, waiter}, return_when=asyncio.FIRST_COMPLETED)
+        if work.done():
+            work.result()  # a loop that ends is a mistake: let it be seen
+    finally:
+        for task in (work, waiter):
+            task.cancel()
+        await asyncio.gather(work, waiter, return_exceptions=True)
+        await client.close()
+    log.info("operator stopped")
+    return 0
+
+
+async def _operate(client: KubeClient, namespace: str, env: Mapping[str, str]) -> None:
+    image = env.get("GPUREADY_IMAGE") or f"{names.OWN_IMAGE}:{names.VERSION}"
+    caches = Caches.of(client, namespace)
+    current = CurrentPolicy(caches.policies)
+    labelling = LabellingLoop(client, caches, current)
+    nodes = NodesLoop(client, caches, current)
+    events = EventRecorder(client, "gpuready-operator")
+    policy = PolicyLoop(client, caches, current, nodes, events, image)
+    loops = (labelling, nodes, policy)
+    collector = metrics.Collector(caches, policy, loops)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(_serve(env, caches, collector))
+        group.create_task(caches.run())
+        # Decisions on half-known caches would take labels away, so the loops start when all is listed.
+        await caches.wait_synced()
+        log.info("operator started", namespace=namespace, nodes=len(caches.nodes), image=image)
+        policy.queue.add("policy")
+        for loop in loops:
+            group.create_task(loop.run())
+
+
+async def _serve(env: Mapping[str, str], caches: Caches, collector: metrics.Collector) -> None:
+    def health() -> http.Answer:
+        return 200, http.TEXT, b"ok\n"
+
+    def ready() -> http.Answer:
+        waiting = [cache.resource.plural for cache in caches.all if not cache.synced]
+        if waiting:
+            return 503, http.TEXT, f"waiting for the first list of {', '.join(waiting)}\n".encode()
+        return 200, http.TEXT, b"ok\n"
+
+    def exposition() -> http.Answer:
+        return 200, "text/plain; version=0.0.4; charset=utf-8", metrics.exposition(collector)
+
+    host = env.get("GPUREADY_BIND_ADDRESS", "0.0.0.0")
+    metrics_port = int(env.get("GPUREADY_METRICS_PORT", str(names.OPERATOR_METRICS_PORT)))
+    health_port = int(env.get("GPUREADY_HEALTH_PORT", str(names.OPERATOR_HEALTH_PORT)))
+    async with asyncio.TaskGroup() as group:
+        group.create_task(http.serve(http.Application({"/metrics": exposition}), host, metrics_port))
+        checks = http.Application({"/healthz": health, "/readyz": ready})
+        group.create_task(http.serve(checks, host, health_port))
+
+
+def _stop_event() -> asyncio.Event:
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    return stopped

@@ -1,0 +1,45 @@
+"""The node condition GPUReady where the controller must touch it: Unknown for a silent node, and removal."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+from gpuready import names
+from gpuready.kube.client import KubeClient
+from gpuready.kube.resources import NODES
+from gpuready.kube.trimmed import Node
+
+_STRATEGIC = "application/strategic-merge-patch+json"
+
+
+def must_become_unknown(node: Node) -> bool:
+    """Only a node that once had a verdict gets the Unknown: without one nobody can be misled by it."""
+    found = node.condition(names.GPU_READY_CONDITION)
+    return found is not None and (found.status, found.reason) != ("Unknown", "AgentSilent")
+
+
+async def set_unknown(client: KubeClient, node: Node, why: str) -> None:
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    row = {
+        "type": names.GPU_READY_CONDITION,
+        "status": "Unknown",
+        "reason": "AgentSilent",
+        "message": f"what was known of this node's GPUs may be out of date: {why}",
+        "lastTransitionTime": now,
+        "lastHeartbeatTime": now,
+    }
+    await _patch(client, node, [row])
+
+
+async def remove(client: KubeClient, node: Node) -> None:
+    """Take the condition off the node; nothing is sent when it is not there."""
+    if node.condition(names.GPU_READY_CONDITION) is not None:
+        await _patch(client, node, [{"type": names.GPU_READY_CONDITION, "$patch": "delete"}])
+
+
+async def _patch(client: KubeClient, node: Node, conditions: list[dict[str, str]]) -> None:
+    # Strategic merge: conditions are a map by type, so the kubelet's own stay untouched.
+    path = NODES.path(name=node.metadata.name, subresource="status")
+    body = json.dumps({"status": {"conditions": conditions}}).encode()
+    await client.raw("PATCH", path, body=body, content_type=_STRATEGIC)

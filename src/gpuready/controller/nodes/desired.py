@@ -1,0 +1,126 @@
+"""What the control plane wants of one node: GPUNode.spec from policy, ConfigMap and node label.
+
+Pure. A configuration that is missing or wrong never replaces a good one: the last good stays in the spec,
+beside an error that lists what was asked for and what there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpuready import names
+from gpuready.api.clusterpolicy import ClusterPolicy
+from gpuready.api.plugin_config import parse_plugin_config
+from gpuready.errors import PolicyError
+from gpuready.kube.compare import digest
+
+Spec = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class ConfigSource:
+    """The ConfigMap that the policy names for the device plugin.
+
+    data    key -> text; None when the ConfigMap does not exist
+    """
+
+    name: str
+    data: Mapping[str, str] | None
+
+
+def desired_spec(
+    policy: ClusterPolicy,
+    node_labels: Mapping[str, str],
+    source: ConfigSource | None,
+    current: Mapping[str, Any],
+    *,
+    runs_plugin: bool,
+    writes_feature_labels: bool,
+) -> Spec:
+    """The whole GPUNode.spec.
+
+    source    None when the policy names no ConfigMap
+    current   the spec as it is now: the last good configuration is taken from here
+    """
+    return {
+        "driver": {
+            "enabled": policy.spec.driver.enabled,
+            "version": policy.spec.driver.version,
+        },
+        "devicePlugin": {
+            "enabled": runs_plugin,
+            **_plugin_config(policy, node_labels, source, current.get("devicePlugin") or {}),
+        },
+        "featureLabels": {"enabled": writes_feature_labels},
+        "uninstall": False,
+    }
+
+
+def _plugin_config(
+    policy: ClusterPolicy,
+    node_labels: Mapping[str, str],
+    source: ConfigSource | None,
+    last: Mapping[str, Any],
+) -> Spec:
+    asked = node_labels.get(names.PLUGIN_CONFIG_LABEL, "")
+    if source is None:
+        if asked:
+            error = _error(
+                "ConfigNotNamed",
+                f"the node asks for the sharing configuration {asked!r}, but the policy names no ConfigMap",
+                "set spec.devicePlugin.config.name, or remove the node label " + names.PLUGIN_CONFIG_LABEL,
+            )
+            return _kept(last, error, asked, [])
+        return _accepted("", {"version": "v1"})
+    key = (
+        asked or (policy.spec.device_plugin.config.default if policy.spec.device_plugin.config else "") or ""
+    )
+    available = sorted(source.data or {})
+    if source.data is None:
+        error = _error(
+            "ConfigMapMissing",
+            f"the ConfigMap {source.name!r} that spec.devicePlugin.config names does not exist",
+            f"create it in the operator's namespace with the key {key!r}" if key else "create it",
+        )
+        return _kept(last, error, key, available)
+    if not key:
+        return _accepted("", {"version": "v1"})
+    if key not in source.data:
+        error = _error(
+            "ConfigKeyMissing",
+            f"the ConfigMap {source.name!r} has no key {key!r}; it has {_listed(available)}",
+            f"correct the node label {names.PLUGIN_CONFIG_LABEL}"
+            if asked
+            else "correct spec.devicePlugin.config.default",
+        )
+        return _kept(last, error, key, available)
+    try:
+        config = parse_plugin_config(source.data[key])
+    except PolicyError as exc:
+        error = _error(
+            "ConfigInvalid", f"{source.name}/{key}: {exc.what}", exc.next_step or "correct the text"
+        )
+        if exc.why:
+            error["message"] += f" ({exc.why})"
+        return _kept(last, error, key, available)
+    return _accepted(key, config.to_json())
+
+
+def _accepted(key: str, config: Spec) -> Spec:
+    return {"config": config, "configName": key, "configDigest": digest(config), "requested": key}
+
+
+def _kept(last: Mapping[str, Any], error: Spec, asked: str, available: list[str]) -> Spec:
+    """The last good configuration, with the reason why it is not the one asked for."""
+    good = {name: last[name] for name in ("config", "configName", "configDigest") if last.get(name)}
+    return {**good, "error": error, "requested": asked, "available": available}
+
+
+def _error(reason: str, message: str, next_step: str) -> Spec:
+    return {"reason": reason, "message": message, "nextStep": next_step}
+
+
+def _listed(keys: list[str]) -> str:
+    return ", ".join(repr(key) for key in keys) if keys else "no keys at all"

@@ -1,0 +1,129 @@
+"""Takes everything of ours off a node when no policy is in force.
+
+Order: the node agent is told (GPUNode.spec.uninstall) and undoes what the daemons wrote on the host; then the
+labels, annotations and the condition go, then the GPUNode. An agent that does not answer is waited for
+`PATIENCE_S` seconds. The agent's own labels go last, when its pod is gone: until then it would write them
+again.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from gpuready import names
+from gpuready.controller.caches import Caches
+from gpuready.controller.labelling.decision import LabelFacts, decide
+from gpuready.controller.nodes import condition
+from gpuready.controller.nodes.summary import GPUNodeSummary
+from gpuready.kube.client import KubeClient
+from gpuready.kube.errors import NotFound
+from gpuready.kube.resources import GPU_NODES, NODES
+from gpuready.kube.trimmed import Node
+from gpuready.log import get_logger
+
+PATIENCE_S = 120.0
+log = get_logger("controller.uninstall")
+
+
+class Uninstaller:
+    def __init__(self, client: KubeClient, caches: Caches) -> None:
+        self._client = client
+        self._caches = caches
+        self._since: dict[str, float] = {}
+        self._given_up: set[str] = set()
+
+    def reset(self, name: str) -> None:
+        """A policy is back: the next uninstall starts anew."""
+        self._since.pop(name, None)
+        self._given_up.discard(name)
+
+    @property
+    def given_up(self) -> list[str]:
+        """Nodes whose agent never said that it is done: something of ours may be left on their disks."""
+        return sorted(self._given_up)
+
+    async def clean(self, node: Node) -> float:
+        """One step for this node; returns seconds to come back after, 0 when done or an event will tell."""
+        name = node.metadata.name
+        summary = self._caches.gpu_nodes.get(name)
+        if summary is not None and not summary.status.uninstalled:
+            wait_s = await self._ask(summary)
+            if wait_s > 0:
+                return wait_s
+        await self._take_labels(node, agents_too=not self._has_agent(name))
+        await condition.remove(self._client, node)
+        if summary is not None:
+            await self._delete(name)
+        return 0.0
+
+    def is_clean(self) -> bool:
+        """No GPUNode is left: the node agents have nothing more to do."""
+        return len(self._caches.gpu_nodes) == 0
+
+    async def _ask(self, summary: GPUNodeSummary) -> float:
+        """Seconds of patience left; 0 when it has run out."""
+        name = summary.metadata.name
+        if not summary.spec.get("uninstall"):
+            await self._client.merge_patch(GPU_NODES, name, {"spec": {"uninstall": True}})
+            log.info("uninstall asked for", node=name)
+        left = PATIENCE_S - (time.monotonic() - self._since.setdefault(name, time.monotonic()))
+        if left > 0 and self._has_agent(name):
+            return left
+        if left > 0 and not self._agent_daemonset():
+            left = 0  # nobody is there who could answer
+        if left <= 0:
+            self._given_up.add(name)
+            log.warning(
+                "node agent did not clean up",
+                node=name,
+                next_step="remove /run/gpuready and /var/lib/gpuready there",
+            )
+        return max(left, 0.0)
+
+    async def _take_labels(self, node: Node, *, agents_too: bool) -> None:
+        patch = without_ours(node.metadata.labels, node.metadata.annotations, agents_too=agents_too)
+        if patch is None:
+            return
+        patch["metadata"]["resourceVersion"] = node.metadata.resource_version
+        await self._client.merge_patch(NODES, node.metadata.name, patch)
+        log.info("node labels removed", node=node.metadata.name)
+
+    async def _delete(self, name: str) -> None:
+        try:
+            await self._client.delete(GPU_NODES, name)
+        except NotFound:
+            return
+
+    def _has_agent(self, name: str) -> bool:
+        return any(pod.node_name == name for pod in self._caches.agent_pods.values())
+
+    def _agent_daemonset(self) -> bool:
+        return any(
+            obj["metadata"].get("labels", {}).get(names.OPERAND_LABEL) == "node-agent"
+            for obj in self._caches.owned["DaemonSet"].values()
+        )
+
+
+def without_ours(
+    labels: Mapping[str, str], annotations: Mapping[str, str], *, agents_too: bool
+) -> dict[str, Any] | None:
+    """The merge patch that removes what the controller (and the agent) wrote; None when there is nothing."""
+    patch = decide(LabelFacts(labels, annotations), None) or {"metadata": {}}
+    if agents_too and names.AGENT_LABELS_ANNOTATION in annotations:
+        mine = _pairs(annotations[names.AGENT_LABELS_ANNOTATION])
+        gone = {key: None for key, value in mine.items() if labels.get(key) == value}
+        if gone:
+            patch["metadata"].setdefault("labels", {}).update(gone)
+        patch["metadata"].setdefault("annotations", {})[names.AGENT_LABELS_ANNOTATION] = None
+    return patch if patch["metadata"] else None
+
+
+def _pairs(text: str) -> dict[str, str]:
+    try:
+        pairs = json.loads(text)
+    except ValueError:
+        return {}
+    return {str(key): str(value) for key, value in pairs.items()} if isinstance(pairs, dict) else {}

@@ -1,0 +1,240 @@
+"""Brings the cluster's objects to what the policy in force asks for, and says in its status how far it is.
+
+observe (caches) -> plan (pure) -> apply and prune (only what differs) -> report (at most once a second).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from gpuready import names
+from gpuready.api.clusterpolicy import ClusterPolicy
+from gpuready.controller.caches import OWNED_KINDS, Caches
+from gpuready.controller.current import CurrentPolicy
+from gpuready.controller.labelling.decision import is_gpu_node
+from gpuready.controller.loop import Loop
+from gpuready.controller.nodes.loop import NodesLoop
+from gpuready.controller.nodes.summary import GPUNodeSummary
+from gpuready.controller.policy import pruning
+from gpuready.controller.policy.active import ActivePolicy
+from gpuready.controller.policy.plan import Plan, key_of, plan_of
+from gpuready.controller.policy.status import NodeView, Observed, ignored_status, status_of
+from gpuready.errors import GPUReadyError
+from gpuready.kube.apply import Applied, Applier, Change
+from gpuready.kube.client import KubeClient
+from gpuready.kube.errors import NotFound
+from gpuready.kube.events import NORMAL, WARNING, EventRecorder
+from gpuready.kube.resources import CLUSTER_POLICIES, resource_of
+from gpuready.kube.trimmed import Node
+from gpuready.operands.contract import ClusterView, NodeFacts
+from gpuready.operands.driver.manifest import POOL_LABEL
+from gpuready.operands.driver.pools import BASE_NAME
+from gpuready.operands.node_agent import manifest as node_agent
+
+KEY = "policy"
+STATUS_INTERVAL_S = 1.0
+
+
+class PolicyLoop(Loop):
+    def __init__(
+        self,
+        client: KubeClient,
+        caches: Caches,
+        current: CurrentPolicy,
+        nodes: NodesLoop,
+        events: EventRecorder,
+        own_image: str,
+    ) -> None:
+        super().__init__("policy")
+        self._client = client
+        self._caches = caches
+        self._current = current
+        self._nodes = nodes
+        self._events = events
+        self._own_image = own_image
+        self._applier = Applier(client)
+        self._written: dict[str, float] = {}
+        self.last_ready: float | None = None
+        self.state = ""
+        self._listen()
+
+    async def reconcile(self, key: str) -> None:
+        active = self._current.active
+        if active is None:
+            if self._current.is_absent:
+                await self._remove_everything()
+            return
+        failures: dict[str, str] = {}
+        plan = None
+        if active.policy is not None:
+            plan = plan_of(active, active.policy, self._view(active.policy))
+            failures = await self._apply(plan)
+            failures.update(await self._prune(plan))
+        await self._report(active, plan, failures)
+        if failures:
+            raise GPUReadyError(
+                f"{len(failures)} objects could not be written", why="; ".join(failures.values())
+            )
+
+    # --- observe -----------------------------------------------------------------------------------------
+
+    def _view(self, policy: ClusterPolicy) -> ClusterView:
+        nodes = sorted(self._caches.nodes.values(), key=lambda node: node.metadata.name)
+        base = self._caches.find_owned("DaemonSet", self._caches.namespace, BASE_NAME)
+        return ClusterView(
+            namespace=self._caches.namespace,
+            own_image=self._own_image,
+            gpu_nodes=tuple(_facts(node) for node in nodes if is_gpu_node(node.metadata.labels)),
+            nfd_present=any(_labelled_by_nfd(node) for node in nodes),
+            base_driver_pool=(base or {}).get("metadata", {}).get("labels", {}).get(POOL_LABEL, ""),
+        )
+
+    def _observed(self, failures: Mapping[str, str]) -> Observed:
+        return Observed(
+            nodes=[self._node_view(node) for node in self._caches.nodes.values()],
+            gpu_nodes={summary.metadata.name: summary for summary in self._caches.gpu_nodes.values()},
+            daemonsets={obj["metadata"]["name"]: obj for obj in self._caches.owned["DaemonSet"].values()},
+            failures=failures,
+            agent_name=node_agent.DAEMONSET,
+        )
+
+    def _node_view(self, node: Node) -> NodeView:
+        labels = node.metadata.labels
+        return NodeView(
+            name=node.metadata.name,
+            labels=labels,
+            silent=bool(self._nodes.silence_of(node)) if is_gpu_node(labels) else False,
+        )
+
+    # --- apply and prune ---------------------------------------------------------------------------------
+
+    async def _apply(self, plan: Plan) -> dict[str, str]:
+        """Every object in turn; one that fails is named and does not stop the others."""
+        failures = {}
+        for obj in plan.objects:
+            kind, namespace, name = key_of(obj)
+            live = self._caches.find_owned(kind, namespace, name)
+            try:
+                applied = await self._applier.apply(resource_of(obj), obj, live)
+            except GPUReadyError as exc:
+                failures[f"{kind}/{name}"] = str(exc)
+                continue
+            if applied.changed:
+                await self._tell(kind, name, applied)
+        return failures
+
+    async def _tell(self, kind: str, name: str, applied: Applied) -> None:
+        self._log.info("object applied", kind=kind, name=name, reason=str(applied.change))
+        if applied.change is Change.REPAIRED:
+            what = "; ".join(str(difference) for difference in applied.differences[:3])
+            await self._events.event(applied.object, WARNING, "HandEditRepaired", f"{kind} {name}: {what}")
+        if applied.change is Change.TAKEN_OVER:
+            text = f"{kind} {name} was the original operator's and is gpuready's now"
+            await self._events.event(applied.object, NORMAL, "TakenOver", text)
+
+    async def _prune(self, plan: Plan) -> dict[str, str]:
+        wanted = plan.keys
+        return await self._delete(pruning.surplus(self._all_owned(), wanted))
+
+    async def _remove_everything(self) -> None:
+        """No policy: the operands' objects at once, the node agent when every node is clean."""
+        keep_agent = not self._nodes.uninstaller.is_clean()
+        failures = await self._delete(pruning.leftovers(self._all_owned(), keep_agent=keep_agent))
+        if failures:
+            raise GPUReadyError("objects of ours could not be deleted", why="; ".join(failures.values()))
+
+    async def _delete(self, objects: list[Mapping[str, Any]]) -> dict[str, str]:
+        failures = {}
+        for obj in objects:
+            kind, namespace, name = key_of(obj)
+            try:
+                await self._client.delete(
+                    resource_of(obj), name, namespace or None, preconditions={"uid": obj["metadata"]["uid"]}
+                )
+            except NotFound:
+                continue
+            except GPUReadyError as exc:
+                failures[f"{kind}/{name}"] = str(exc)
+                continue
+            self._log.info("object deleted", kind=kind, name=name, reason="no longer wanted")
+        return failures
+
+    def _all_owned(self) -> list[Mapping[str, Any]]:
+        return [obj for kind in OWNED_KINDS for obj in self._caches.owned[kind.kind].values()]
+
+    # --- report ------------------------------------------------------------------------------------------
+
+    async def _report(self, active: ActivePolicy, plan: Plan | None, failures: Mapping[str, str]) -> None:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        status = status_of(active, plan, self._observed(failures), self._caches.namespace, now)
+        await self._write_status(active.raw, status)
+        for waiting in self._current.ignored():
+            row = ignored_status(waiting, active.name, self._caches.namespace, now)
+            await self._write_status(waiting, row)
+        self.state = status["state"]
+        if status["state"] == "ready":
+            self.last_ready = time.time()
+
+    async def _write_status(self, raw: Mapping[str, Any], status: dict[str, Any]) -> None:
+        if (raw.get("status") or {}) == status:
+            return
+        name = raw["metadata"]["name"]
+        since = time.monotonic() - self._written.get(name, 0.0)
+        if since < STATUS_INTERVAL_S:
+            self.queue.add_after(KEY, STATUS_INTERVAL_S - since)
+            return
+        operations = [
+            {"op": "test", "path": "/metadata/resourceVersion", "value": raw["metadata"]["resourceVersion"]},
+            {"op": "add", "path": "/status", "value": status},
+        ]
+        try:
+            await self._client.json_patch(CLUSTER_POLICIES, name, operations, subresource="status")
+        except NotFound:
+            return
+        self._written[name] = time.monotonic()
+        if (raw.get("status") or {}).get("state") != status["state"]:
+            self._log.info("policy state changed", policy=name, state=status["state"])
+
+    # --- what wakes it -----------------------------------------------------------------------------------
+
+    def _listen(self) -> None:
+        caches = self._caches
+        self._current.on_change(self._wake)
+        caches.policies.add_handler(lambda old, new: self._wake())
+        caches.nodes.add_handler(self._on_node)
+        caches.gpu_nodes.add_handler(self._on_gpu_node)
+        caches.agent_pods.add_handler(lambda old, new: self._wake())
+        for cache in caches.owned.values():
+            cache.add_handler(lambda old, new: self._wake())
+
+    def _wake(self) -> None:
+        self.queue.add(KEY)
+
+    def _on_node(self, old: Node | None, new: Node | None) -> None:
+        if old is None or new is None or old.metadata.labels != new.metadata.labels or old.ready != new.ready:
+            self._wake()
+
+    def _on_gpu_node(self, old: GPUNodeSummary | None, new: GPUNodeSummary | None) -> None:
+        if old is None or new is None or old.status != new.status:
+            self._wake()
+
+
+def _facts(node: Node) -> NodeFacts:
+    info = node.status.node_info
+    return NodeFacts(
+        name=node.metadata.name,
+        labels=node.metadata.labels,
+        kernel=info.kernel_version,
+        runtime=info.container_runtime_version,
+        architecture=info.architecture,
+    )
+
+
+def _labelled_by_nfd(node: Node) -> bool:
+    """NFD lists the labels it owns, without its own prefix, in an annotation."""
+    listed = node.metadata.annotations.get(names.NFD_OWNED_ANNOTATION, "").split(",")
+    short = {label.removeprefix(names.NFD_PREFIX) for label in names.NFD_PCI_LABELS}
+    return any(label in short or label in names.NFD_PCI_LABELS for label in listed)

@@ -1,0 +1,113 @@
+"""Which objects should exist, operand by operand. Pure.
+
+Every object carries the operand's label (what to prune is found by it) and, except for the node agent's,
+a controller reference to the policy, so that garbage collection removes it with the policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpuready import names
+from gpuready.api.clusterpolicy import ClusterPolicy
+from gpuready.controller.policy.active import ActivePolicy
+from gpuready.operands import registry
+from gpuready.operands.contract import ClusterView, KubeObject, Operand
+from gpuready.operands.node_agent import manifest as node_agent
+
+Key = tuple[str, str, str]  # kind, namespace, name
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why an enabled operand is not run."""
+
+    reason: str
+    message: str
+    next_step: str
+
+
+@dataclass(frozen=True)
+class OperandPlan:
+    operand: Operand
+    enabled: bool
+    objects: tuple[KubeObject, ...] = ()
+    refusal: Refusal | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Node agent first, then the operands in the registry's order."""
+
+    agent: tuple[KubeObject, ...]
+    operands: tuple[OperandPlan, ...]
+    not_implemented: tuple[str, ...]
+
+    @property
+    def objects(self) -> list[KubeObject]:
+        return [*self.agent, *(obj for plan in self.operands for obj in plan.objects)]
+
+    @property
+    def keys(self) -> set[Key]:
+        return {key_of(obj) for obj in self.objects}
+
+
+def plan_of(active: ActivePolicy, policy: ClusterPolicy, view: ClusterView) -> Plan:
+    """Everything that the policy leads to in this cluster."""
+    agent = [_marked(obj, node_agent.NAME, active.name) for obj in node_agent.objects(policy, view)]
+    return Plan(
+        agent=tuple(agent),
+        operands=tuple(_operand_plan(operand, active, policy, view) for operand in registry.OPERANDS),
+        not_implemented=tuple(p.name for p in registry.NOT_IMPLEMENTED if p.enabled(policy)),
+    )
+
+
+def key_of(obj: Mapping[str, Any]) -> Key:
+    metadata = obj["metadata"]
+    return obj["kind"], metadata.get("namespace", ""), metadata["name"]
+
+
+def _operand_plan(
+    operand: Operand, active: ActivePolicy, policy: ClusterPolicy, view: ClusterView
+) -> OperandPlan:
+    if not operand.enabled(policy):
+        return OperandPlan(operand, enabled=False)
+    if refusal := _refusal(operand, policy):
+        return OperandPlan(operand, enabled=True, refusal=refusal)
+    objects = [_marked(obj, operand.name, active.name) for obj in operand.objects(policy, view)]
+    return OperandPlan(operand, enabled=True, objects=tuple(_owned(obj, active) for obj in objects))
+
+
+def _refusal(operand: Operand, policy: ClusterPolicy) -> Refusal | None:
+    image = operand.unsupported_image(policy)
+    if image is None:
+        return None
+    return Refusal(
+        "OriginalImageUnsupported",
+        f"the policy names the image {image} for {operand.name}, which this version does not run",
+        "set spec.gpuready.images: own, or leave repository and image of this operand empty",
+    )
+
+
+def _marked(obj: KubeObject, operand: str, policy_name: str) -> KubeObject:
+    metadata = dict(obj["metadata"])
+    metadata["labels"] = {
+        **metadata.get("labels", {}),
+        names.OPERAND_LABEL: operand,
+        names.OWNER_LABEL: policy_name,
+    }
+    return {**obj, "metadata": metadata}
+
+
+def _owned(obj: KubeObject, active: ActivePolicy) -> KubeObject:
+    reference = {
+        "apiVersion": names.CLUSTER_POLICY_API,
+        "kind": names.CLUSTER_POLICY_KIND,
+        "name": active.name,
+        "uid": active.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    return {**obj, "metadata": {**obj["metadata"], "ownerReferences": [reference]}}

@@ -1,0 +1,40 @@
+"""Which of our objects are no longer wanted, in the order in which they go. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gpuready import names
+from gpuready.controller.policy.plan import Key, key_of
+from gpuready.operands import registry
+from gpuready.operands.node_agent import manifest as node_agent
+
+Object = Mapping[str, Any]
+
+
+def surplus(owned: Iterable[Object], wanted: set[Key]) -> list[Object]:
+    """Objects with our label that the plan does not hold; the node agent's are never surplus to a policy."""
+    return _reversed(
+        [obj for obj in owned if key_of(obj) not in wanted and operand_of(obj) != node_agent.NAME]
+    )
+
+
+def leftovers(owned: Iterable[Object], *, keep_agent: bool) -> list[Object]:
+    """Everything of ours, the node agent last and only when nothing is left for it to do."""
+    ordered = _reversed(list(owned))
+    return [obj for obj in ordered if not (keep_agent and operand_of(obj) == node_agent.NAME)]
+
+
+def operand_of(obj: Object) -> str:
+    return str((obj["metadata"].get("labels") or {}).get(names.OPERAND_LABEL, ""))
+
+
+def _reversed(objects: list[Object]) -> list[Object]:
+    """Last operand first, as the chain is taken down from its end; DaemonSets before what they use."""
+    order = {operand.name: place for place, operand in enumerate(registry.OPERANDS, start=1)}
+    living = [obj for obj in objects if not obj["metadata"].get("deletionTimestamp")]
+    return sorted(
+        living,
+        key=lambda obj: (-order.get(operand_of(obj), 0), obj["kind"] != "DaemonSet", obj["kind"]),
+    )

@@ -1,0 +1,257 @@
+"""ClusterPolicy.status from what was planned and what is there. Pure.
+
+Ready means: every operand of the registry is ready on every node it belongs to. What the policy enables and
+this version has no code for is listed as NotImplemented; it does not hold up the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpuready import names
+from gpuready.chain.verdict import Link
+from gpuready.controller.nodes.summary import GPUNodeSummary
+from gpuready.controller.policy.active import ActivePolicy
+from gpuready.controller.policy.plan import OperandPlan, Plan
+
+READY, NOT_READY, IGNORED = "ready", "notReady", "ignored"
+
+
+@dataclass(frozen=True)
+class NodeView:
+    """A node as the status sees it; `silent` = its kubelet or its agent does not answer."""
+
+    name: str
+    labels: Mapping[str, str]
+    silent: bool = False
+    undiscovered: bool = False
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What the caches hold.
+
+    daemonsets   by name: the whole object with its status
+    failures     object "Kind/name" -> why it could not be written, from the last pass
+    """
+
+    nodes: Sequence[NodeView]
+    gpu_nodes: Mapping[str, GPUNodeSummary]
+    daemonsets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    failures: Mapping[str, str] = field(default_factory=dict)
+    agent_name: str = ""
+
+
+Row = dict[str, Any]
+
+
+def status_of(active: ActivePolicy, plan: Plan | None, seen: Observed, namespace: str, now: str) -> Row:
+    """The whole status; conditions keep the time of their last change (see `carried_times`)."""
+    operands = [_operand_row(each, seen) for each in plan.operands] if plan else []
+    operands += [_not_implemented_row(name) for name in (plan.not_implemented if plan else ())]
+    ready, error = _conditions(active, operands, seen)
+    conditions = [ready, error, *_not_implemented_condition(plan)]
+    for condition in conditions:
+        condition["observedGeneration"] = active.generation
+        condition["lastTransitionTime"] = now
+    status = {
+        "state": READY if ready["status"] == "True" else NOT_READY,
+        "namespace": namespace,
+        "observedGeneration": active.generation,
+        "operands": operands,
+        "nodes": _nodes_row(seen),
+        "conditions": conditions,
+    }
+    return carried_times(status, active.raw.get("status") or {})
+
+
+def ignored_status(raw: Mapping[str, Any], active_name: str, namespace: str, now: str) -> Row:
+    """A policy that waits: the oldest one is in force."""
+    message = f"the ClusterPolicy {active_name} is older and in force; this one takes over when it goes"
+    ready = {"type": "Ready", "status": "False", "reason": "Ignored", "message": message}
+    error = {"type": "Error", "status": "False", "reason": "Ignored", "message": ""}
+    generation = raw["metadata"].get("generation", 1)
+    for condition in (ready, error):
+        condition.update(observedGeneration=generation, lastTransitionTime=now)
+    status = {
+        "state": IGNORED,
+        "namespace": namespace,
+        "observedGeneration": generation,
+        "conditions": [ready, error],
+    }
+    return carried_times(status, raw.get("status") or {})
+
+
+def carried_times(status: Row, before: Mapping[str, Any]) -> Row:
+    """The same status with `lastTransitionTime` of every condition whose status did not change."""
+    times = {row["type"]: row for row in before.get("conditions") or ()}
+    for condition in status["conditions"]:
+        old = times.get(condition["type"])
+        if old and old.get("status") == condition["status"] and old.get("lastTransitionTime"):
+            condition["lastTransitionTime"] = old["lastTransitionTime"]
+    return status
+
+
+# --- operands -------------------------------------------------------------------------------------------
+
+
+def _operand_row(plan: OperandPlan, seen: Observed) -> Row:
+    operand = plan.operand
+    row: Row = {"name": operand.name, "enabled": plan.enabled, "desired": 0, "ready": 0}
+    row["flavour"] = "original" if operand.runs_named_image else "own"
+    if not plan.enabled:
+        return {**row, "state": "disabled", "reason": "Disabled", "message": ""}
+    if plan.refusal:
+        text = f"{plan.refusal.message}; next: {plan.refusal.next_step}"
+        return {**row, "state": NOT_READY, "reason": plan.refusal.reason, "message": text}
+    members = [node for node in seen.nodes if node.labels.get(operand.deploy_label) == "true"]
+    whole = [node for node in members if _is_ready(plan, node, seen)]
+    row.update(desired=len(members), ready=len(whole))
+    if failure := _failure(plan, seen):
+        return {**row, "state": NOT_READY, "reason": "ApplyFailed", "message": failure}
+    if missing := _missing(plan, members, seen):
+        return {**row, "state": NOT_READY, "reason": "DaemonSetMissing", "message": missing}
+    if len(whole) == len(members):
+        return {**row, "state": READY, "reason": "Ready", "message": ""}
+    reason, message = _why_not(plan, [node for node in members if node not in whole], seen)
+    return {**row, "state": NOT_READY, "reason": reason, "message": message}
+
+
+def _is_ready(plan: OperandPlan, node: NodeView, seen: Observed) -> bool:
+    if node.silent:
+        return False
+    summary = seen.gpu_nodes.get(node.name)
+    if plan.operand.link is None:  # feature labels: there when the product is
+        return "nvidia.com/gpu.product" in node.labels or _has_no_devices(summary)
+    return summary is not None and summary.is_whole(plan.operand.link)
+
+
+def _has_no_devices(summary: GPUNodeSummary | None) -> bool:
+    return summary is not None and summary.is_whole(Link.DRIVER) and summary.status.gpus == 0
+
+
+def _failure(plan: OperandPlan, seen: Observed) -> str:
+    keys = [f"{obj['kind']}/{obj['metadata']['name']}" for obj in plan.objects]
+    return next((f"{key}: {seen.failures[key]}" for key in keys if key in seen.failures), "")
+
+
+def _missing(plan: OperandPlan, members: Sequence[NodeView], seen: Observed) -> str:
+    """Ready needs the DaemonSet to exist, not only nodes that look whole from an earlier life."""
+    wanted = [obj["metadata"]["name"] for obj in plan.objects if obj["kind"] == "DaemonSet"]
+    absent = [name for name in wanted if name not in seen.daemonsets]
+    if absent:
+        return f"the DaemonSet {absent[0]} does not exist yet"
+    if members and not wanted and plan.operand.link is not None:
+        return f"no DaemonSet serves {_some([node.name for node in members])}: their OS is not known yet"
+    return ""
+
+
+def _why_not(plan: OperandPlan, nodes: Sequence[NodeView], seen: Observed) -> tuple[str, str]:
+    """The first node's own reason, and how many others there are."""
+    node = nodes[0]
+    others = f" (and {len(nodes) - 1} more nodes)" if len(nodes) > 1 else ""
+    if node.silent:
+        return "AgentSilent", f"{node.name}: its kubelet or its node agent does not answer{others}"
+    summary = seen.gpu_nodes.get(node.name)
+    if summary is None or not summary.status.chain:
+        return "NotReported", f"{node.name}: the node agent has not reported yet{others}"
+    row = summary.find_link(plan.operand.link) if plan.operand.link else summary.first_broken()
+    if row is None:
+        return "NotReported", f"{node.name}: the node agent has not reported on this yet{others}"
+    return row.reason or "NotReady", f"{node.name}: {row.message}{others}"
+
+
+def _not_implemented_row(name: str) -> Row:
+    return {
+        "name": name,
+        "enabled": True,
+        "state": "notImplemented",
+        "desired": 0,
+        "ready": 0,
+        "flavour": "own",
+        "reason": "NotImplemented",
+        "message": "this version of gpuready does not install it yet",
+    }
+
+
+# --- conditions -----------------------------------------------------------------------------------------
+
+
+def _conditions(active: ActivePolicy, operands: Sequence[Row], seen: Observed) -> tuple[Row, Row]:
+    if active.problems:
+        text = "; ".join(problem.message for problem in active.problems)
+        return _not_ready("PolicyInvalid", f"{text}. What runs is left as it is")
+    waiting = [row for row in operands if row["state"] == NOT_READY]
+    if failed := [row for row in waiting if row["reason"] == "ApplyFailed"]:
+        return _not_ready("ReconcileFailed", _joined(failed))
+    if f"DaemonSet/{seen.agent_name}" in seen.failures:
+        return _not_ready("ReconcileFailed", f"node agent: {seen.failures[f'DaemonSet/{seen.agent_name}']}")
+    if waiting:
+        return _not_ready("OperandNotReady", _joined(waiting))
+    gpu_nodes = [node for node in seen.nodes if node.labels.get(names.GPU_PRESENT) == "true"]
+    if not gpu_nodes:
+        return _ready("NoGPUNodes", "no node with an NVIDIA GPU is known")
+    unknown = [node.name for node in gpu_nodes if node.name not in seen.gpu_nodes]
+    if unknown:
+        return _not_ready("OperandNotReady", f"the node agent has not reported on {_some(unknown)}")
+    return _ready("Reconciled", "every operand is ready on every node it belongs to")
+
+
+def _ready(reason: str, message: str) -> tuple[Row, Row]:
+    return (
+        {"type": "Ready", "status": "True", "reason": reason, "message": message},
+        {"type": "Error", "status": "False", "reason": "Ready", "message": ""},
+    )
+
+
+def _not_ready(reason: str, message: str) -> tuple[Row, Row]:
+    return (
+        {"type": "Ready", "status": "False", "reason": "Error", "message": message[:1024]},
+        {"type": "Error", "status": "True", "reason": reason, "message": message[:1024]},
+    )
+
+
+def _not_implemented_condition(plan: Plan | None) -> list[Row]:
+    if plan is None or not plan.not_implemented:
+        return []
+    message = "enabled by the policy, not installed by this version: " + ", ".join(plan.not_implemented)
+    return [{"type": "NotImplemented", "status": "True", "reason": "NotImplemented", "message": message}]
+
+
+def _joined(rows: Sequence[Row]) -> str:
+    return "; ".join(f"{row['name']}: {row['message']}" for row in rows)
+
+
+# --- nodes ----------------------------------------------------------------------------------------------
+
+
+def _nodes_row(seen: Observed) -> Row:
+    gpu_nodes = [node for node in seen.nodes if node.labels.get(names.GPU_PRESENT) == "true"]
+    broken: dict[str, int] = {}
+    ready = 0
+    for node in gpu_nodes:
+        link = _broken_link(node, seen.gpu_nodes.get(node.name))
+        if link is None:
+            ready += 1
+        else:
+            broken[link] = broken.get(link, 0) + 1
+    return {
+        "gpu": len(gpu_nodes),
+        "ready": ready,
+        "brokenBy": dict(sorted(broken.items())),
+        "undiscovered": sum(node.undiscovered for node in seen.nodes),
+    }
+
+
+def _broken_link(node: NodeView, summary: GPUNodeSummary | None) -> str | None:
+    if node.silent or summary is None or not summary.status.chain:
+        return str(Link.REPORTING)
+    broken = summary.first_broken()
+    return broken.link if broken else None
+
+
+def _some(names_: Iterable[str]) -> str:
+    listed = sorted(names_)
+    return ", ".join(listed[:3]) + (f" and {len(listed) - 3} more" if len(listed) > 3 else "")

@@ -1,0 +1,175 @@
+"""What every DaemonSet of ours shares: labels, tolerations, priority, update strategy, volumes.
+
+Pure builders of plain Kubernetes objects; the policy's `daemonsets` block is applied here, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from gpuready import names
+from gpuready.api.blocks import EnvVar, ResourceRequirements
+from gpuready.api.clusterpolicy import ClusterPolicy
+from gpuready.operands.contract import ClusterView, KubeObject
+
+# Any value and any effect of the well-known key: a taint `nvidia.com/gpu=true:NoSchedule` on the node must
+# not keep away the very programs that make its GPUs usable.
+GPU_TOLERATION: KubeObject = {"key": names.GPU_TAINT, "operator": "Exists"}
+HOST_TO_CONTAINER = "HostToContainer"
+BIDIRECTIONAL = "Bidirectional"
+
+
+@dataclass(frozen=True)
+class HostMount:
+    """A hostPath volume together with where the container sees it."""
+
+    name: str
+    host_path: str
+    mount_path: str = ""  # "" = the same path
+    type: str = "DirectoryOrCreate"
+    propagation: str = ""
+    read_only: bool = False
+
+    def volume(self) -> KubeObject:
+        source = {"path": self.host_path, "type": self.type} if self.type else {"path": self.host_path}
+        return {"name": self.name, "hostPath": source}
+
+    def mount(self) -> KubeObject:
+        mount: KubeObject = {"name": self.name, "mountPath": self.mount_path or self.host_path}
+        if self.propagation:
+            mount["mountPropagation"] = self.propagation
+        if self.read_only:
+            mount["readOnly"] = True
+        return mount
+
+
+@dataclass(frozen=True)
+class DaemonSetShape:
+    """The parts in which our DaemonSets differ."""
+
+    name: str
+    operand: str
+    containers: Sequence[KubeObject]
+    node_selector: Mapping[str, str]
+    service_account: str
+    volumes: Sequence[KubeObject] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    tolerations: Sequence[KubeObject] = (GPU_TOLERATION,)
+    init_containers: Sequence[KubeObject] = ()
+    host_pid: bool = False
+    affinity: KubeObject | None = None
+    on_delete: bool = False
+    grace_period_s: int | None = None
+    mounts_token: bool = False
+
+
+def daemonset(shape: DaemonSetShape, policy: ClusterPolicy, view: ClusterView) -> KubeObject:
+    """The DaemonSet object with the policy's `daemonsets` block applied.
+
+    Source: gpu-operator v26.3.3, controllers/object_controls.go:728 (order and meaning of the transforms).
+    """
+    block = policy.spec.daemonsets
+    selector = {"app": shape.name}
+    template_labels = {**selector, names.OPERAND_LABEL: shape.operand, **shape.labels}
+    extra_labels = {k: v for k, v in block.labels.items() if k not in ("app", "app.kubernetes.io/part-of")}
+    pod: KubeObject = {
+        "serviceAccountName": shape.service_account,
+        "automountServiceAccountToken": shape.mounts_token,
+        "priorityClassName": block.priority_class_name or "system-node-critical",
+        "nodeSelector": dict(shape.node_selector),
+        "tolerations": _tolerations(shape, policy),
+        "containers": list(shape.containers),
+    }
+    if shape.init_containers:
+        pod["initContainers"] = list(shape.init_containers)
+    if shape.volumes:
+        pod["volumes"] = list(shape.volumes)
+    if shape.host_pid:
+        pod["hostPID"] = True
+    if shape.affinity:
+        pod["affinity"] = shape.affinity
+    if shape.grace_period_s is not None:
+        pod["terminationGracePeriodSeconds"] = shape.grace_period_s
+    if block.pod_security_context:
+        pod["securityContext"] = block.pod_security_context
+    template: KubeObject = {"metadata": {"labels": {**template_labels, **extra_labels}}, "spec": pod}
+    if block.annotations:
+        template["metadata"]["annotations"] = dict(block.annotations)
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": _metadata(shape, policy, view),
+        "spec": {
+            "selector": {"matchLabels": selector},
+            "updateStrategy": _update_strategy(shape, policy),
+            "template": template,
+        },
+    }
+
+
+def service_account(name: str, view: ClusterView) -> KubeObject:
+    return {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {"name": name, "namespace": view.namespace},
+    }
+
+
+def env_list(env: Mapping[str, str], fields: Mapping[str, str] | None = None) -> list[KubeObject]:
+    """Container env: literal values first, then downward-API fields (`name -> fieldPath`)."""
+    literal = [{"name": name, "value": value} for name, value in env.items()]
+    refs = [{"name": n, "valueFrom": {"fieldRef": {"fieldPath": p}}} for n, p in (fields or {}).items()]
+    return [*literal, *refs]
+
+
+def with_user_env(env: list[KubeObject], user: Iterable[EnvVar]) -> list[KubeObject]:
+    """The policy's env applied last: an existing name is overwritten in place, a new one appended."""
+    merged = {item["name"]: item for item in env}
+    for item in user:
+        merged[item.name] = {"name": item.name, "value": item.value}
+    return list(merged.values())
+
+
+def with_resources(container: KubeObject, asked: ResourceRequirements) -> KubeObject:
+    resources = msgspec.to_builtins(asked)
+    return {**container, "resources": resources} if resources else container
+
+
+def http_probe(path: str, port: int, *, period_s: int, failures: int = 3) -> KubeObject:
+    return {
+        "httpGet": {"path": path, "port": port},
+        "periodSeconds": period_s,
+        "timeoutSeconds": 3,
+        "failureThreshold": failures,
+    }
+
+
+def _metadata(shape: DaemonSetShape, policy: ClusterPolicy, view: ClusterView) -> KubeObject:
+    block = policy.spec.daemonsets
+    labels = {"app": shape.name, names.OPERAND_LABEL: shape.operand, **shape.labels, **block.labels}
+    metadata: KubeObject = {"name": shape.name, "namespace": view.namespace, "labels": labels}
+    if block.annotations:
+        metadata["annotations"] = dict(block.annotations)
+    return metadata
+
+
+def _tolerations(shape: DaemonSetShape, policy: ClusterPolicy) -> list[KubeObject]:
+    """The policy's list replaces ours, as in the original; the agent's own (it tolerates all) stays."""
+    asked = policy.spec.daemonsets.tolerations
+    if not asked or {"operator": "Exists"} in shape.tolerations:
+        return list(shape.tolerations)
+    return [msgspec.to_builtins(toleration) for toleration in asked]
+
+
+def _update_strategy(shape: DaemonSetShape, policy: ClusterPolicy) -> KubeObject:
+    block = policy.spec.daemonsets
+    if shape.on_delete or block.update_strategy == "OnDelete":
+        return {"type": "OnDelete"}
+    limit = block.rolling_update.max_unavailable
+    if not limit:
+        return {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}}
+    number: int | str = int(limit) if limit.isdigit() else limit
+    return {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": number}}

@@ -1,0 +1,1 @@
+"""GPU feature labels (nvidia.com/gpu.product …): an operand of the policy, done by the node agent."""

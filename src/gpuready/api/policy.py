@@ -1,0 +1,175 @@
+"""Read a ClusterPolicy and say everything that is wrong with it; pure.
+
+`find_problems` lists every violation and contradiction, `parse_policy` gives the model or raises with that
+list, `without_effect` names the settings that are accepted and do nothing (yet).
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from gpuready.api.clusterpolicy import ClusterPolicy, ClusterPolicySpec
+from gpuready.api.openapi import Schema, schema_of
+from gpuready.api.validation import PolicyProblem, find_unknown, find_violations, problem
+from gpuready.errors import PolicyError
+
+
+def parse_policy(obj: Mapping[str, Any]) -> ClusterPolicy:
+    """The model of a policy as stored or as written in a file; unknown fields are ignored.
+
+    raises PolicyError when a field cannot be understood; contradictions are `find_problems`' business
+    """
+    violations = list(find_violations(obj.get("spec"), _spec_schema(), "spec"))
+    if violations:
+        raise PolicyError(
+            "; ".join(each.message for each in violations),
+            why="the policy does not follow its schema",
+            next_step="correct these fields",
+        )
+    try:
+        return msgspec.convert(_without_nulls(obj), ClusterPolicy)
+    except msgspec.ValidationError as exc:
+        raise PolicyError(f"the ClusterPolicy cannot be read: {exc}") from exc
+
+
+def find_problems(obj: Mapping[str, Any]) -> list[PolicyProblem]:
+    """Everything wrong with a policy: the schema's violations, and contradictions between its fields."""
+    violations = list(find_violations(obj.get("spec"), _spec_schema(), "spec"))
+    if violations:
+        return violations
+    return list(_contradictions(parse_policy(obj).spec))
+
+
+def find_unknown_fields(obj: Mapping[str, Any]) -> list[str]:
+    """Fields that nobody knows, such as misspelt ones; the API server drops them silently."""
+    return list(find_unknown(obj.get("spec"), _spec_schema(), "spec"))
+
+
+@functools.cache
+def _spec_schema() -> Schema:
+    return schema_of(ClusterPolicySpec)
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _without_nulls(inner) for key, inner in value.items() if inner is not None}
+    if isinstance(value, list):
+        return [_without_nulls(each) for each in value if each is not None]
+    return value
+
+
+# --- contradictions -------------------------------------------------------------------------------------
+
+
+def _contradictions(spec: ClusterPolicySpec) -> Iterator[PolicyProblem]:
+    yield from _cdi(spec)
+    yield from _precompiled(spec)
+    yield from _amounts(spec)
+    yield from _paths(spec)
+
+
+def _cdi(spec: ClusterPolicySpec) -> Iterator[PolicyProblem]:
+    """Source: state_manager.go:1150 (v26.3.3); v26.7 adds the toolkit."""
+    if not spec.cdi.nri_plugin_enabled:
+        return
+    for enabled, needed in ((spec.cdi.enabled, "cdi"), (spec.toolkit.enabled, "toolkit")):
+        if not enabled:
+            path = "spec.cdi.nriPluginEnabled"
+            allowed = f"false while spec.{needed}.enabled is false"
+            yield problem(path, True, allowed, f"{path}: must be {allowed}")
+
+
+def _precompiled(spec: ClusterPolicySpec) -> Iterator[PolicyProblem]:
+    if not (spec.driver.enabled and spec.driver.use_precompiled):
+        return
+    for enabled, name in ((spec.gds.enabled, "gds"), (spec.gdrcopy.enabled, "gdrcopy")):
+        if enabled:
+            path = f"spec.{name}.enabled"
+            allowed = "false while spec.driver.usePrecompiled is true"
+            yield problem(path, True, allowed, f"{path}: must be {allowed}")
+
+
+_AMOUNT = re.compile(r"^(\d+|\d+%)$")
+
+
+def _amounts(spec: ClusterPolicySpec) -> Iterator[PolicyProblem]:
+    amounts = {
+        "spec.daemonsets.rollingUpdate.maxUnavailable": spec.daemonsets.rolling_update.max_unavailable,
+        "spec.driver.upgradePolicy.maxUnavailable": spec.driver.upgrade_policy.max_unavailable,
+    }
+    for path, value in amounts.items():
+        if value != "" and not _AMOUNT.match(str(value)):
+            yield problem(path, value, 'a number or a percentage such as "25%"')
+
+
+def _paths(spec: ClusterPolicySpec) -> Iterator[PolicyProblem]:
+    paths = {
+        "spec.hostPaths.rootFS": spec.host_paths.root_fs,
+        "spec.hostPaths.driverInstallDir": spec.host_paths.driver_install_dir,
+        "spec.hostPaths.kubeletRootDir": spec.host_paths.kubelet_root_dir,
+        "spec.toolkit.installDir": spec.toolkit.install_dir,
+        "spec.devicePlugin.mps.root": spec.device_plugin.mps.root,
+    }
+    for path, value in paths.items():
+        if value and not value.startswith("/"):
+            yield problem(path, value, "an absolute path")
+
+
+# --- accepted and without effect ------------------------------------------------------------------------
+
+_DEPRECATED = "deprecated, ignored as in the original"
+_NOT_YET = "not implemented yet"
+_OF_THE_CHART = "the chart decides this"
+_WITHOUT_EFFECT = {
+    "operator.defaultRuntime": _DEPRECATED,
+    "operator.initContainer": _DEPRECATED,
+    "operator.labels": _OF_THE_CHART,
+    "operator.annotations": _OF_THE_CHART,
+    "operator.metrics": _NOT_YET,
+    "operator.use_ocp_driver_toolkit": _NOT_YET,
+    "driver.useOpenKernelModules": f"{_DEPRECATED}; see driver.kernelModuleType",
+    "driver.useNvidiaDriverCRD": _NOT_YET,
+    "driver.usePrecompiled": _NOT_YET,
+    "driver.upgradePolicy.autoUpgrade": _NOT_YET,
+    "driver.rdma": _NOT_YET,
+    "driver.licensingConfig.configMapName": _DEPRECATED,
+    "driver.licensingConfig.secretName": _NOT_YET,
+    "driver.virtualTopology": _NOT_YET,
+    "driver.repoConfig": _NOT_YET,
+    "driver.certConfig": _NOT_YET,
+    "driver.kernelModuleConfig": _NOT_YET,
+    "toolkit.args": "ignored as in the original",
+    "dcgm.hostPort": f"{_DEPRECATED}: the port is 5555",
+    "gds.enabled": _NOT_YET,
+    "gds.args": "ignored as in the original",
+    "gdrcopy.enabled": _NOT_YET,
+    "gdrcopy.args": "ignored as in the original",
+    "sandboxWorkloads.enabled": _NOT_YET,
+    "cdi.default": _DEPRECATED,
+    "cdi.nriPluginEnabled": _NOT_YET,
+    "psp": _DEPRECATED,
+}
+
+
+def without_effect(policy: ClusterPolicy) -> list[str]:
+    """ "spec.cdi.default: deprecated, …" for each setting that differs from its default and does nothing."""
+    given = msgspec.to_builtins(policy.spec)
+    return [f"spec.{path}: {why}" for path, why in _WITHOUT_EFFECT.items() if _says_something(given, path)]
+
+
+def _says_something(given: Any, path: str) -> bool:
+    for name in path.split("."):
+        given = given.get(name) if isinstance(given, Mapping) else None
+    return _is_set(given)
+
+
+def _is_set(value: Any) -> bool:
+    """Defaults are left out when a model is written, but empty blocks stay."""
+    if isinstance(value, Mapping):
+        return any(_is_set(inner) for inner in value.values())
+    return value is not None and value != []

@@ -100,6 +100,7 @@ class Feed:
         self._stopping = False
         self._released = False
         self._look_now = False
+        self._poked = False
         self._suspects: frozenset[str] = frozenset()
         self._called_at: float | None = None
         self._library = ""
@@ -147,6 +148,7 @@ class Feed:
         with self._wake:
             for name, value in flags.items():
                 setattr(self, name, value)
+            self._poked = True
             self._wake.notify()
 
     # --- the thread -------------------------------------------------------------------------------------
@@ -240,9 +242,8 @@ class Feed:
         """Until the time is over or the daemon wants something."""
         self._called_at = None
         with self._wake:
-            if not self._stopping and not self._look_now:
-                self._wake.wait(timeout_s)
-            self._look_now = False
+            self._wake.wait_for(lambda: self._poked, timeout_s)
+            self._poked = self._look_now = False
 
 
 def probe(nvml: Nvml, uuid: str) -> Probe:

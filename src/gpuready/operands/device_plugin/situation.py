@@ -1,0 +1,186 @@
+"""What the plugin should do and say, given everything it knows: the decision behind the daemon.
+
+Pure. The daemon observes (`Facts`), `decide` answers (`Plan`), the daemon acts and writes the record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpuready.gpu.health import Health
+from gpuready.operands.device_plugin.desired import Chosen
+from gpuready.operands.device_plugin.resources import Card, Resource, resources_of
+
+MISMATCH = "DriverLibraryMismatch"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why the link is not whole; WAITING in the record when it may end by itself."""
+
+    reason: str
+    message: str
+    next_step: str = ""
+    evidence: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "reason": self.reason,
+            "message": self.message,
+            "nextStep": self.next_step,
+            "evidence": list(self.evidence),
+        }
+
+
+@dataclass(frozen=True)
+class NvmlTrouble:
+    code: int
+    name: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Everything that the decision rests on.
+
+    gate_waiting     what the driver gate lacks; "" when it is open or not waited for
+    module, library  versions of the loaded kernel module and of the libraries in the driver's tree
+    loaded           version of the library in this process; "" before the first
+    loaded_path …    to see that another file is to be loaded now
+    cards            every GPU ever seen in this boot
+    health           by uuid
+    inventory_taken  NVML has answered since it was opened
+    silent_s         for how long NVML has not answered, from `silent_limit_s` on; 0 before
+    cdi_missing      host paths that the CDI spec needs and that do not exist
+    """
+
+    chosen: Chosen
+    gate_waiting: str = ""
+    module: str = ""
+    library: str = ""
+    loaded_path: str = ""
+    library_path: str = ""
+    searched: tuple[str, ...] = ()
+    cards: tuple[Card, ...] = ()
+    health: Mapping[str, Health] = field(default_factory=dict)
+    inventory_taken: bool = False
+    failures: tuple[str, ...] = ()
+    trouble: NvmlTrouble | None = None
+    silent_s: float = 0.0
+    cdi_missing: tuple[str, ...] = ()
+    cdi_error: str = ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """hold_nvml  the feed may have NVML open; restart  only a new process can load the library.
+
+    resources  to offer; empty: register nothing
+    reasons    uuid -> why a GPU is unhealthy although its own health is fine
+    """
+
+    hold_nvml: bool
+    restart: bool = False
+    resources: tuple[Resource, ...] = ()
+    reasons: Mapping[str, Problem] = field(default_factory=dict)
+    problem: Problem | None = None
+
+
+def decide(facts: Facts) -> Plan:
+    driver = _driver_problem(facts)
+    may_hold = driver is None and not facts.gate_waiting
+    another = bool(facts.loaded_path) and facts.loaded_path != facts.library_path
+    common = driver or _spec_problem(facts)
+    return Plan(
+        hold_nvml=may_hold and not another,
+        restart=may_hold and another,
+        resources=tuple(_resources(facts, common)),
+        reasons={card.uuid: common for card in facts.cards} if common else {},
+        problem=_problem(facts, driver),
+    )
+
+
+def _resources(facts: Facts, common: Problem | None) -> list[Resource]:
+    """Offered once the configuration is known and GPUs were seen; a driver that goes away later makes
+    them unhealthy but never takes them back, or running pods' nodes would lose their capacity."""
+    effective = facts.chosen.effective
+    if effective is None:
+        return []
+    healthy = {
+        card.uuid: common is None and facts.health.get(card.uuid, Health()).healthy for card in facts.cards
+    }
+    return resources_of(facts.cards, healthy, effective)
+
+
+def _problem(facts: Facts, driver: Problem | None) -> Problem | None:
+    """The first thing that explains the rest."""
+    if facts.chosen.effective is None:
+        return _config_problem(facts.chosen)
+    if facts.gate_waiting and not facts.cards:
+        return Problem("WaitingForDriver", f"waiting for {facts.gate_waiting}")
+    if driver:
+        return driver
+    if facts.silent_s:
+        return Problem(
+            "NvmlNotAnswering",
+            f"NVML has not answered for {facts.silent_s:.0f} s; the devices keep their last known health",
+            "look at the kernel log; a stuck driver needs a reboot",
+        )
+    if facts.trouble:
+        return Problem(
+            f"Nvml{facts.trouble.name}", facts.trouble.message, "look at the driver and the kernel log"
+        )
+    if facts.gate_waiting:
+        return Problem("WaitingForDriver", f"waiting for {facts.gate_waiting}")
+    if not facts.inventory_taken:
+        return Problem("WaitingForNvml", "waiting for NVML's first answer")
+    if not facts.cards:
+        return Problem(
+            "NoGpus", "NVML lists no GPU", "check the PCI bus and the driver", tuple(facts.failures)
+        )
+    return _spec_problem(facts)
+
+
+def _config_problem(chosen: Chosen) -> Problem:
+    if chosen.error:
+        return Problem(chosen.error.reason, chosen.error.message, chosen.error.next_step)
+    return Problem("WaitingForConfig", f"waiting for {chosen.waiting or 'a configuration'}")
+
+
+def _driver_problem(facts: Facts) -> Problem | None:
+    if not facts.library:
+        return Problem(
+            "NvmlLibraryNotFound",
+            "no libnvidia-ml.so.1 in the driver's directories",
+            "install the NVIDIA driver, or let the operator do it",
+            tuple(facts.searched),
+        )
+    if not facts.module:
+        return Problem(
+            "DriverNotLoaded",
+            f"the nvidia kernel module is not loaded; libraries of {facts.library} are there",
+            "load the driver (modprobe nvidia) or wait for the driver container",
+        )
+    if facts.module != facts.library:
+        return Problem(
+            MISMATCH,
+            f"the driver's libraries are {facts.library}, the loaded kernel module is {facts.module}",
+            "reload the driver's kernel module or reboot the node",
+            (f"library {facts.library}", f"module {facts.module}"),
+        )
+    return None
+
+
+def _spec_problem(facts: Facts) -> Problem | None:
+    if facts.cdi_error:
+        return Problem("CdiSpecNotWritten", facts.cdi_error, "check /var/run/cdi on the node")
+    if facts.cdi_missing:
+        return Problem(
+            "CdiHostPathMissing",
+            f"the CDI spec would name {facts.cdi_missing[0]}, which does not exist on the host",
+            "reinstall the driver's files",
+            facts.cdi_missing,
+        )
+    return None

@@ -206,6 +206,7 @@ ALIAS(nvmlInit, nvmlInit_v2);
 EXPORT nvml_return nvmlShutdown(void) {
     pthread_mutex_lock(&door);
     nvml_return result = open_sessions ? NVML_OK : NVML_UNINITIALIZED;
+    if (open_sessions && state->hang_ms) sit_out_a_hang();
     if (open_sessions && --open_sessions == 0) change_holder(-1);
     pthread_mutex_unlock(&door);
     return result;

@@ -1,0 +1,24 @@
+"""Compiling the C parts: what is said without a compiler, and what is not compiled twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuready_sim.nvml.build import BuildError, build
+
+
+def test_without_a_compiler_the_error_names_it_and_the_way_out(tmp_path, monkeypatch):
+    monkeypatch.setenv("CC", "no-such-compiler")
+
+    with pytest.raises(BuildError, match=r"no-such-compiler is not on PATH.*set CC"):
+        build(tmp_path)
+
+
+def test_what_is_current_is_not_compiled_again(tmp_path, monkeypatch):
+    built = build(tmp_path)
+    names = {file.name: file.stat().st_mtime_ns for file in built.iterdir()}
+    monkeypatch.setenv("CC", "no-such-compiler")
+
+    assert build(tmp_path) == built
+    assert {file.name: file.stat().st_mtime_ns for file in built.iterdir()} == names
+    assert set(names) == {"libnvidia-ml.so", "libcuda.so", "launch"}

@@ -116,7 +116,7 @@ class PluginFacts:
     desired         None while there is no GPUNode
     record          None when this boot's plugin has not written one
     deploy_label    value of nvidia.com/gpu.deploy.device-plugin ("" = absent)
-    capacity, allocatable   of the Node, only names under nvidia.com/
+    capacity, allocatable   of the Node, only names under nvidia.com/; allocatable None = not known
     driver_version  that the driver link found; "" = unknown
     settled         nothing of the above changed for the kubelet's status period: what differs now, stays
     """
@@ -126,7 +126,7 @@ class PluginFacts:
     record: PluginRecord | None = None
     deploy_label: str = "true"
     capacity: Mapping[str, int] = field(default_factory=dict)
-    allocatable: Mapping[str, int] = field(default_factory=dict)
+    allocatable: Mapping[str, int] | None = field(default_factory=dict)
     driver_version: str = ""
     settled: bool = True
 
@@ -212,9 +212,12 @@ def _unregistered(facts: PluginFacts) -> Verdict | None:
 
 def _kubelet_disagrees(facts: PluginFacts) -> Verdict | None:
     """Registered, and yet the kubelet shows nothing to schedule on."""
+    if facts.allocatable is None:
+        return None
+    shown_by_kubelet = facts.allocatable
     offered = [item for item in _record(facts).resources if item.healthy]
-    hidden = [item for item in offered if not facts.allocatable.get(item.name)]
-    if not offered or not hidden:
+    hidden = [item for item in offered if not shown_by_kubelet.get(item.name)]
+    if not hidden:
         return None
     told = ", ".join(f"{item.healthy} {item.name}" for item in hidden)
     if not facts.settled:
@@ -222,7 +225,7 @@ def _kubelet_disagrees(facts: PluginFacts) -> Verdict | None:
         return _verdict(State.WAITING, "KubeletCatchingUp", said)
     shown = ", ".join(
         f"{item.name} capacity {facts.capacity.get(item.name, 0)}, "
-        f"allocatable {facts.allocatable.get(item.name, 0)}"
+        f"allocatable {shown_by_kubelet.get(item.name, 0)}"
         for item in hidden
     )
     return _verdict(

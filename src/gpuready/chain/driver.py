@@ -121,7 +121,9 @@ def owner_of(facts: DriverFacts) -> Owner:
     """
     if facts.host.is_present:
         return Owner.HOST
-    if facts.container.is_present or facts.container_evidence:
+    if facts.container.is_present:
+        return Owner.CONTAINER
+    if facts.container_evidence and (facts.module_loaded or facts.driver_wanted):
         return Owner.CONTAINER
     if facts.module_loaded:
         return Owner.HOST
@@ -154,7 +156,8 @@ def judge(facts: DriverFacts) -> Verdict:
     if owner is Owner.NONE:
         return _missing(facts)
     if owner is Owner.CONTAINER and not facts.container.is_present:
-        return _installing(facts, "its libraries are not there yet")
+        unwanted = facts.driver_wanted is False
+        return _missing(facts) if unwanted else _installing(facts, "its libraries are not there yet")
     if not tree_of(facts).library:
         return _library_missing(facts)
     if facts.nvml.probe is Probe.ANSWERED:
@@ -203,7 +206,9 @@ def _answered(facts: DriverFacts) -> Verdict:
 
 
 def missing_addresses(facts: DriverFacts) -> list[str]:
-    """GPUs that the PCI bus shows and NVML does not list."""
+    """GPUs that the PCI bus shows and NVML does not list; none while a silent GPU's address is unknown."""
+    if any(not gpu.pci_address for gpu in facts.nvml.gpus):
+        return []
     listed = {gpu.pci_address for gpu in facts.nvml.gpus}
     return [address for address in facts.pci_addresses if address not in listed]
 
@@ -243,6 +248,9 @@ def _info_rom_remarks(listed: Sequence[ListedGpu]) -> list[tuple[str, str, str]]
 
 def _missing(facts: DriverFacts) -> Verdict:
     shown = _count(len(facts.pci_addresses), "NVIDIA GPU")
+    if facts.driver_wanted is None:
+        said = f"{shown} and no driver on the host; the operator has not said yet whether it installs one"
+        return _verdict(State.WAITING, "DriverUndecided", said)
     return _verdict(
         State.BROKEN,
         "DriverMissing",
@@ -250,7 +258,7 @@ def _missing(facts: DriverFacts) -> Verdict:
         evidence=(
             *_searched(facts.host),
             *_searched(facts.container),
-            "/sys/module/nvidia does not exist",
+            _module_line(facts),
         ),
         next_step="install a driver on the host, or set driver.enabled: true in the ClusterPolicy",
     )

@@ -163,6 +163,16 @@ def test_the_host_driver_comes_first_even_when_broken(given: DriverFacts, owner:
             id="no driver and none wanted: the searched paths",
         ),
         pytest.param(
+            facts(**BARE), State.WAITING, "DriverUndecided", ["not said"], id="no driver, no GPUNode"
+        ),
+        pytest.param(
+            facts(**BARE, driver_wanted=False, container_evidence=("/run/nvidia/nvidia-driver.pid",)),
+            State.BROKEN,
+            "DriverMissing",
+            [],
+            id="traces of a container that nobody wants any more",
+        ),
+        pytest.param(
             facts(host=tree(library="", version="")),
             State.BROKEN,
             "LibraryMissing",
@@ -278,7 +288,7 @@ def test_every_way_a_driver_can_be(
 
 
 def test_a_broken_link_always_says_what_to_do() -> None:
-    for given in (facts(nvml=failed(18)), facts(nvml=failed(4)), facts(nvml=answered()), facts(**BARE)):
+    for given in (facts(nvml=failed(18)), facts(nvml=failed(4)), facts(nvml=answered())):
         assert driver.judge(given).next_step
 
 

@@ -12,7 +12,7 @@ from gpuready.operands.node_agent import discovery
 from gpuready.operands.node_agent.discovery import LabelSource
 
 UBUNTU = {"ID": "ubuntu", "VERSION_ID": "22.04"}
-A100 = PciGpu("0000:1a:00.0", "0x20b0", "0x030200")
+A100 = PciGpu("0000:1a:00.0")
 NFD = names.NFD_PREFIX
 
 
@@ -39,7 +39,7 @@ def test_a_machine_without_gpus_stays_untouched() -> None:
 
 
 def test_a_card_that_belongs_to_a_virtual_machine_is_no_gpu_for_containers() -> None:
-    passed = PciGpu("0000:1a:00.0", "0x20b0", "0x030200", passed_through=True)
+    passed = PciGpu("0000:1a:00.0", passed_through=True)
 
     assert discovery.labels_of(machine(gpus=(passed,))) == {}
 

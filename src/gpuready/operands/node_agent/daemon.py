@@ -1,0 +1,254 @@
+"""The node agent: the one daemon of a node that talks to the API server.
+
+One loop on one event loop: something may have changed (a watch, a file, the kernel, NVML's answer) → look at
+everything → judge → keep files → tell the API server what differs. The file side never waits for the
+network. It never opens NVML: a short-lived child does, when there is a reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from gpuready import names
+from gpuready.errors import ApiError, UsageError
+from gpuready.kube.cache import WatchCache
+from gpuready.kube.client import KubeClient
+from gpuready.kube.events import EventRecorder
+from gpuready.kube.resources import GPU_NODES, NODES
+from gpuready.kube.trimmed import Node, decode_node
+from gpuready.log import get_logger
+from gpuready.node.health_http import serve_health
+from gpuready.node.inotify import Changes
+from gpuready.node.links.driver import DriverLink, Look, NvmlChild
+from gpuready.node.root import Root
+from gpuready.operands.node_agent import decision
+from gpuready.operands.node_agent.decision import Judgement, View
+from gpuready.operands.node_agent.holders import find_holders
+from gpuready.operands.node_agent.keeper import Keeper
+from gpuready.operands.node_agent.observer import Observer
+from gpuready.operands.node_agent.reporter import Reporter
+from gpuready.operands.node_agent.settings import Settings
+
+TICK_S = 1.0
+STALLED_AFTER_S = 30.0
+FIRST_RETRY_S, LONGEST_RETRY_S = 0.5, 15.0
+_SETTLED_WORLD_S = 0.01  # one wake-up for a burst of events
+
+
+def main(env: Mapping[str, str]) -> int:
+    settings = Settings.from_env(env)
+    if not settings.node_name:
+        raise UsageError("NODE_NAME is not set", next_step="set it from spec.nodeName in the pod")
+    asyncio.run(_serve(settings, Root.from_env(env)))
+    return 0
+
+
+async def _serve(settings: Settings, root: Root) -> None:
+    client = KubeClient.in_cluster("gpuready-node-agent")
+    agent = Agent(settings, root, client)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, agent.stop)
+    health = await serve_health(
+        settings.pod_ip or "0.0.0.0",
+        names.NODE_AGENT_HEALTH_PORT,
+        healthy=agent.is_healthy,
+        ready=agent.is_ready,
+    )
+    try:
+        await agent.run()
+    finally:
+        health.close()
+        await client.close()
+
+
+class Agent:
+    """Wires observer, keeper and reporter to what wakes them."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        root: Root,
+        client: KubeClient,
+        *,
+        child: NvmlChild | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._log = get_logger("node-agent", node=settings.node_name)
+        self._clock = clock
+        selector = f"metadata.name={settings.node_name}"
+        self._nodes: WatchCache[Node] = WatchCache(client, NODES, field_selector=selector, decode=decode_node)
+        self._gpu_nodes: WatchCache[dict[str, Any]] = WatchCache(client, GPU_NODES, field_selector=selector)
+        host = root.host()
+        link = DriverLink(
+            host,
+            child or NvmlChild(deadline_s=settings.nvml_deadline_s),
+            install_dir=settings.driver_install_dir,
+            clock=clock,
+        )
+        self._observer = Observer(root, settings, link, self._nodes, self._gpu_nodes, clock)
+        self._keeper = Keeper(self._observer, host, settings.driver_install_dir, self._log)
+        events = EventRecorder(client, "gpuready-node-agent", instance=settings.node_name)
+        self._reporter = Reporter(
+            client, events, lambda: find_holders(root), clock=clock, now=_now, log=self._log
+        )
+        self._link = link
+        self._wake, self._tell = asyncio.Event(), asyncio.Event()
+        self._stop = asyncio.Event()
+        self._asking: asyncio.Task[None] | None = None
+        self._latest: tuple[View, Judgement, dict[str, Any] | None] | None = None
+        self._due_at = float("inf")
+        self._ticked_at = clock()
+        self._retired = False
+        self._trouble = ""
+        self._nodes.add_handler(lambda old, new: self._wake.set())
+        self._gpu_nodes.add_handler(lambda old, new: self._wake.set())
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def is_healthy(self) -> tuple[bool, str]:
+        stalled_s = self._clock() - self._ticked_at
+        if stalled_s > STALLED_AFTER_S:
+            return False, f"no look at the node for {stalled_s:.0f} s"
+        return True, "looks at the node every second"
+
+    def is_ready(self) -> tuple[bool, str]:
+        if not self._nodes.synced:
+            return False, "the API server has not shown this node yet"
+        if self._latest is None:
+            return False, "the node has not been judged yet"
+        return self.is_healthy()
+
+    async def run(self) -> None:
+        """Until `stop`; whatever goes wrong inside a loop ends the program, which is then started anew."""
+        loops: list[Awaitable[None]] = [
+            self._nodes.run(),
+            self._gpu_nodes.run(),
+            self._watch_files(),
+            self._tick(),
+            self._judge_loop(),
+            self._report_loop(),
+        ]
+        self._wake.set()
+        tasks = [asyncio.ensure_future(loop) for loop in loops]
+        stopped = asyncio.ensure_future(self._stop.wait())
+        try:
+            done, _ = await asyncio.wait([*tasks, stopped], return_when=asyncio.FIRST_COMPLETED)
+            for task in done - {stopped}:
+                task.result()
+        finally:
+            await _cancel([*tasks, stopped, *([self._asking] if self._asking else [])])
+
+    # --- what wakes us -----------------------------------------------------------------------------------
+
+    async def _watch_files(self) -> None:
+        changes = Changes(self._observer.paths())
+        try:
+            while True:
+                await changes.wait()
+                self._wake.set()
+                changes.set_paths(self._observer.paths())
+        finally:
+            changes.close()
+
+    async def _tick(self) -> None:
+        """The one place that looks again and again: the kernel sends no event for its modules."""
+        while True:
+            await asyncio.sleep(TICK_S)
+            self._ticked_at = self._clock()
+            if self._observer.kernel_has_changed() or self._clock() >= self._due_at:
+                self._wake.set()
+
+    # --- look, judge, keep -------------------------------------------------------------------------------
+
+    async def _judge_loop(self) -> None:
+        while True:
+            await self._wake.wait()
+            await asyncio.sleep(_SETTLED_WORLD_S)
+            self._wake.clear()
+            self._pass()
+
+    def _pass(self) -> None:
+        seen = self._observer.look()
+        self._ask_nvml_if_needed(seen)
+        view = self._observer.find_view(seen)
+        self._due_at = self._observer.due_at
+        if view is None:
+            return
+        judgement = decision.judge(view)
+        if view.wishes.uninstall:
+            self._retired = True
+            self._keeper.clean()
+        elif not (self._retired and not view.gpu_node):
+            # After an uninstall the GPUNode goes before we do: that is no reason to begin again.
+            self._retired = False
+            self._keeper.keep(view, judgement, _now())
+        self._latest = (view, judgement, self._observer.gpu_node())
+        self._tell.set()
+
+    def _ask_nvml_if_needed(self, seen: Look) -> None:
+        if self._asking is not None and not self._asking.done():
+            return
+        if self._link.wants_asking(seen):
+            self._asking = asyncio.create_task(self._ask_nvml(seen))
+
+    async def _ask_nvml(self, seen: Look) -> None:
+        try:
+            await self._link.ask(seen)
+        except OSError as exc:
+            self._log.error("NVML child not started", error=str(exc))
+            await asyncio.sleep(TICK_S)
+        finally:
+            self._wake.set()
+
+    # --- tell --------------------------------------------------------------------------------------------
+
+    async def _report_loop(self) -> None:
+        retry_s = FIRST_RETRY_S
+        while True:
+            await self._tell.wait()
+            self._tell.clear()
+            try:
+                wait_s = await self._report()
+            except ApiError as exc:
+                self._complain(str(exc), retry_s)
+                wait_s, retry_s = retry_s, min(retry_s * 2, LONGEST_RETRY_S)
+            else:
+                self._complain("", 0.0)
+                retry_s = FIRST_RETRY_S
+            if wait_s > 0:
+                asyncio.get_running_loop().call_later(wait_s, self._tell.set)
+
+    async def _report(self) -> float:
+        if self._latest is None:
+            return 0.0
+        view, judgement, gpu_node = self._latest
+        if view.wishes.uninstall and gpu_node is not None:
+            return await self._reporter.report_uninstalled(view, gpu_node)
+        if self._retired:
+            return 0.0
+        return await self._reporter.report(view, judgement, gpu_node)
+
+    def _complain(self, trouble: str, retry_s: float) -> None:
+        """Once per kind of trouble, and once when it is over."""
+        if trouble and not self._trouble:
+            self._log.warning("API server not told", error=trouble, retry_in_s=retry_s)
+        elif self._trouble and not trouble:
+            self._log.info("API server answers again")
+        self._trouble = trouble
+
+
+async def _cancel(tasks: list[asyncio.Future[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,105 @@
+"""From what the agent sees to what it thinks and wants to be so.
+
+Pure. The same verdicts make gates, labels, status, condition and Events; nothing else decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpuready import names
+from gpuready.chain import device_plugin, discovery, driver
+from gpuready.chain.device_plugin import PluginFacts
+from gpuready.chain.discovery import DiscoveryFacts
+from gpuready.chain.driver import DriverFacts, Owner
+from gpuready.chain.verdict import Link, State, Verdict
+from gpuready.gpu.inventory import Inventory
+from gpuready.kube.trimmed import Node
+from gpuready.node.links.device_plugin import gpu_quantities, record_of
+from gpuready.node.links.discovery import Machine
+from gpuready.operands.node_agent.discovery import LabelSource, pci_labels_on
+from gpuready.operands.node_agent.wishes import Wishes, for_judgement
+
+
+@dataclass(frozen=True)
+class View:
+    """Everything the agent knows at one moment.
+
+    node        None until the API server has shown it once
+    gpu_node    the GPUNode exists
+    inventory   what NVML told of this driver; None when it told nothing
+    record      the device plugin's record of this boot, as it stands in the file
+    settled     nothing about plugin and kubelet has changed for a while
+    """
+
+    node_name: str
+    boot_id: str
+    driver: DriverFacts
+    node: Node | None = None
+    gpu_node: bool = False
+    wishes: Wishes = field(default_factory=Wishes)
+    machine: Machine = field(default_factory=Machine)
+    inventory: Inventory | None = None
+    record: Mapping[str, Any] | None = None
+    settled: bool = True
+    label_source: LabelSource = LabelSource.AGENT
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The chain as the agent sees it, in order, and whose driver it is."""
+
+    verdicts: tuple[Verdict, ...]
+    owner: Owner
+    by_link: Mapping[Link, Verdict] = field(default_factory=dict)
+
+    def of(self, link: Link) -> Verdict:
+        return self.by_link[link]
+
+
+_NOT_CHECKED_YET = (Link.TOOLKIT, Link.CUDA)
+
+
+def judge(view: View) -> Judgement:
+    """All links of this node. "reporting" is judged from outside, by those who do or do not hear from us."""
+    driver_verdict = driver.judge(view.driver)
+    verdicts = (
+        discovery.judge(_discovery_facts(view)),
+        driver_verdict,
+        _not_checked(Link.TOOLKIT),
+        device_plugin.judge(_plugin_facts(view, driver_verdict)),
+        _not_checked(Link.CUDA),
+    )
+    return Judgement(verdicts, driver.owner_of(view.driver), {verdict.link: verdict for verdict in verdicts})
+
+
+def _discovery_facts(view: View) -> DiscoveryFacts:
+    labels = view.node.metadata.labels if view.node else {}
+    return DiscoveryFacts(
+        node=view.node_name,
+        pci_addresses=view.machine.pci_addresses,
+        pci_labels=pci_labels_on(labels),
+        label_source=str(view.label_source),
+        gpu_node=view.gpu_node,
+    )
+
+
+def _plugin_facts(view: View, driver_verdict: Verdict) -> PluginFacts:
+    node = view.node
+    tree = driver.tree_of(view.driver)
+    return PluginFacts(
+        driver=driver_verdict,
+        desired=for_judgement(view.wishes),
+        record=record_of(view.record),
+        deploy_label=node.metadata.labels.get(names.DEPLOY_DEVICE_PLUGIN, "") if node else "",
+        capacity=gpu_quantities(node.status.capacity) if node else {},
+        allocatable=gpu_quantities(node.status.allocatable) if node else None,
+        driver_version=tree.version,
+        settled=view.settled,
+    )
+
+
+def _not_checked(link: Link) -> Verdict:
+    return Verdict(link, State.NOT_CHECKED, "NotChecked", "this link is not checked by this version")

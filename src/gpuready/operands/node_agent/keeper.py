@@ -1,0 +1,107 @@
+"""Keeps the node's files as the judgement says: gates with their records, wishes for the other daemons.
+
+Local only: works the same while the API server is away. Writing what is already there writes nothing.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from gpuready import names
+from gpuready.chain import driver
+from gpuready.chain.driver import Owner
+from gpuready.chain.verdict import Link
+from gpuready.gpu.tree import Tree
+from gpuready.log import Logger
+from gpuready.node import desired, gates
+from gpuready.operands.node_agent.decision import Judgement, View
+from gpuready.operands.node_agent.observer import Observer
+from gpuready.operands.node_agent.wishes import PLUGIN
+
+GATES = {Link.DRIVER: names.DRIVER_READY, Link.DEVICE_PLUGIN: names.PLUGIN_READY}
+
+
+class Keeper:
+    def __init__(self, observer: Observer, host: Tree, install_dir: str, log: Logger) -> None:
+        self._where = observer
+        self._host, self._install_dir = host, install_dir
+        self._log = log
+
+    def keep(self, view: View, judgement: Judgement, now: str) -> None:
+        """Gates and wishes of a node in service."""
+        if not view.machine.pci_addresses:
+            return
+        for link, gate in GATES.items():
+            self._keep_gate(view, judgement, link, gate, now)
+        self._keep_wish(view)
+
+    def clean(self) -> bool:
+        """Take away what we and the device plugin left on this node; True when anything was there."""
+        found = False
+        for gate in GATES.values():
+            found = _exists(self._where.gates_dir / gate) or found
+            gates.remove(self._where.gates_dir, gate)
+        for path in [
+            *_files_in(self._where.records_dir),
+            *_files_in(self._where.desired_dir),
+            self._where.cdi_file,
+        ]:
+            found = _exists(path) or found
+            path.unlink(missing_ok=True)
+        if self._where.last_known_dir.exists():
+            found = True
+            shutil.rmtree(self._where.last_known_dir, ignore_errors=True)
+        if found:
+            self._log.info("node cleaned", reason="uninstall")
+        return found
+
+    def _keep_gate(self, view: View, judgement: Judgement, link: Link, gate: str, now: str) -> None:
+        verdict = judgement.of(link)
+        version = view.driver.module_version or driver.tree_of(view.driver).version
+        directory = self._where.gates_dir
+        if verdict.is_whole:
+            changed = gates.open_gate(
+                directory,
+                gate,
+                verdict,
+                content=self._content_of(link, judgement.owner),
+                boot_id=view.boot_id,
+                driver_version=version,
+                time=now,
+            )
+        else:
+            changed = gates.close_gate(
+                directory, gate, verdict, boot_id=view.boot_id, driver_version=version, time=now
+            )
+        if changed:
+            self._log.info("gate kept", gate=gate, open=verdict.is_whole, reason=verdict.reason)
+
+    def _content_of(self, link: Link, owner: Owner) -> str:
+        if link is not Link.DRIVER:
+            return ""
+        return gates.driver_ready(
+            host_driver=owner is Owner.HOST,
+            install_dir=self._install_dir,
+            has_own_dev=self._host.exists(f"{self._install_dir}/dev"),
+        )
+
+    def _keep_wish(self, view: View) -> None:
+        wish = view.wishes.plugin
+        if wish is None or not view.wishes.plugin_enabled:
+            desired.remove(self._where.desired_dir, PLUGIN)
+            if wish is not None:
+                desired.remove(self._where.last_known_dir, PLUGIN)
+            return
+        if desired.write(self._where.desired_dir, wish):
+            self._log.info("wish written", operand=PLUGIN, config=wish.config_name, source=str(wish.source))
+        if wish.source is desired.Source.API:
+            desired.write(self._where.last_known_dir, wish)
+
+
+def _files_in(directory: Path) -> list[Path]:
+    return sorted(path for path in directory.glob("*.json") if path.is_file()) if directory.is_dir() else []
+
+
+def _exists(path: Path) -> bool:
+    return path.exists() or path.is_symlink()

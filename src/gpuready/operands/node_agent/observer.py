@@ -1,0 +1,193 @@
+"""Reads the world into one `View`: files, kernel, NVML's last answer, and what the API server has shown.
+
+Nothing here waits for the network. Until the API server has answered once (or `patience_s` is over) and NVML
+was asked once, there is no view: a restarted agent must not take a gate away because it knows nothing yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpuready import names
+from gpuready.chain import driver
+from gpuready.kube.cache import WatchCache
+from gpuready.kube.trimmed import Node
+from gpuready.node import desired
+from gpuready.node.links import device_plugin as plugin_files
+from gpuready.node.links import discovery as machine_files
+from gpuready.node.links.driver import DriverLink, Look, kernel_stamp, paths_to_watch
+from gpuready.node.root import Root, boot_id
+from gpuready.operands.node_agent import wishes as wishing
+from gpuready.operands.node_agent.decision import View
+from gpuready.operands.node_agent.discovery import source_of
+from gpuready.operands.node_agent.settings import Settings
+from gpuready.operands.node_agent.wishes import PLUGIN, Wishes
+
+PATIENCE_S = 3.0
+GpuNode = dict[str, Any]
+
+
+@dataclass
+class Settling:
+    """Since when nothing has changed; `now` is passed in."""
+
+    after_s: float
+    _stamp: Any = None
+    _since: float = float("-inf")
+
+    def is_settled(self, stamp: Any, now: float) -> bool:
+        if stamp != self._stamp:
+            self._stamp, self._since = stamp, now
+        return now - self._since >= self.after_s
+
+    @property
+    def due_at(self) -> float:
+        return self._since + self.after_s
+
+
+class Observer:
+    def __init__(
+        self,
+        root: Root,
+        settings: Settings,
+        link: DriverLink,
+        nodes: WatchCache[Node],
+        gpu_nodes: WatchCache[GpuNode],
+        clock: Callable[[], float],
+    ) -> None:
+        self.boot_id = boot_id(root)
+        self.link = link
+        self._root, self._settings = root, settings
+        self._host = root.host()
+        self._nodes, self._gpu_nodes = nodes, gpu_nodes
+        self._clock = clock
+        self._started_at = clock()
+        self._machine = machine_files.gather(self._host)
+        self._kernel = kernel_stamp(self._host)
+        self._settling = Settling(settings.settle_s)
+        self._known_of_devices: Any = None
+
+    # --- where things are --------------------------------------------------------------------------------
+
+    @property
+    def gates_dir(self) -> Path:
+        return self._root.join(self._settings.gates_dir)
+
+    @property
+    def desired_dir(self) -> Path:
+        return self._root.join(self._settings.desired_dir)
+
+    @property
+    def last_known_dir(self) -> Path:
+        return self._root.join(self._settings.last_known_dir)
+
+    @property
+    def records_dir(self) -> Path:
+        return self._root.join(self._settings.records_dir)
+
+    @property
+    def cdi_file(self) -> Path:
+        return self._root.join(names.PLUGIN_CDI_FILE)
+
+    def paths(self) -> list[Path]:
+        """Files whose change is a reason to look again."""
+        gates = (names.DRIVER_READY, names.PLUGIN_READY, names.DRIVER_CTR_READY)
+        return [
+            *paths_to_watch(self._host, self._settings.driver_install_dir),
+            *(self.gates_dir / gate for gate in gates),
+            self.records_dir / plugin_files.RECORD,
+            desired.path_of(self.desired_dir, PLUGIN),
+            self.cdi_file,
+        ]
+
+    # --- looking -----------------------------------------------------------------------------------------
+
+    def kernel_has_changed(self) -> bool:
+        """For the one-second look at what sends no event."""
+        stamp = kernel_stamp(self._host)
+        changed, self._kernel = stamp != self._kernel, stamp
+        if changed:
+            self._machine = machine_files.gather(self._host)
+        return changed
+
+    def look(self) -> Look:
+        return self.link.look(self._machine.pci_addresses)
+
+    def find_view(self, seen: Look) -> View | None:
+        """None while too little is known to say anything."""
+        if not self._api_is_known() or (self.link.wants_asking(seen) and not self.link.was_asked):
+            return None
+        record = plugin_files.find_record_row(self.records_dir, self.boot_id)
+        self._ask_again_when_devices_change(record)
+        node, gpu_node = self.node(), self.gpu_node()
+        facts = self.link.facts(seen, self._wishes().driver_enabled, self._evidence(gpu_node))
+        library_version = driver.tree_of(facts).version
+        stamp = (
+            _without_time(record),
+            node and node.status.allocatable,
+            library_version,
+            facts.module_version,
+        )
+        return View(
+            node_name=self._settings.node_name,
+            boot_id=self.boot_id,
+            driver=facts,
+            node=node,
+            gpu_node=gpu_node is not None,
+            wishes=self._wishes(),
+            machine=self._machine,
+            inventory=self.link.inventory(seen),
+            record=record,
+            settled=self._settling.is_settled(stamp, self._clock()),
+            label_source=source_of(self._settings.label_source, node.metadata.annotations if node else {}),
+        )
+
+    def node(self) -> Node | None:
+        return self._nodes.get(self._settings.node_name)
+
+    def gpu_node(self) -> GpuNode | None:
+        return self._gpu_nodes.get(self._settings.node_name)
+
+    @property
+    def due_at(self) -> float:
+        """When another look is worthwhile although nothing has happened."""
+        times = [self._settling.due_at, self.link.asks_again_at, self._started_at + PATIENCE_S]
+        return min((time for time in times if time > self._clock()), default=float("inf"))
+
+    def _api_is_known(self) -> bool:
+        synced = self._nodes.synced and self._gpu_nodes.synced
+        return synced or self._clock() - self._started_at >= PATIENCE_S
+
+    def _wishes(self) -> Wishes:
+        if not self._gpu_nodes.synced:
+            here = desired.find(self.desired_dir, PLUGIN, self.boot_id)
+            return wishing.last_known(here or desired.find(self.last_known_dir, PLUGIN), boot_id=self.boot_id)
+        found = self.gpu_node()
+        generation = int(found["metadata"].get("generation") or 0) if found else 0
+        return wishing.wishes_of(
+            (found.get("spec") or {}) if found else None, generation=generation, boot_id=self.boot_id
+        )
+
+    def _evidence(self, gpu_node: GpuNode | None) -> tuple[str, ...]:
+        status = (gpu_node or {}).get("status") or {}
+        was_container = (status.get("driver") or {}).get("owner") == driver.Owner.CONTAINER
+        return (
+            ("this boot's driver is a container's",)
+            if was_container and status.get("bootID") == self.boot_id
+            else ()
+        )
+
+    def _ask_again_when_devices_change(self, record: Mapping[str, Any] | None) -> None:
+        """A GPU that fell ill or recovered in the plugin's eyes: NVML may list other GPUs now."""
+        devices = (record or {}).get("devices") or []
+        health = [(row.get("uuid"), row.get("health")) for row in devices]
+        if self._known_of_devices is not None and health and health != self._known_of_devices:
+            self.link.forget()
+        self._known_of_devices = health or self._known_of_devices
+
+
+def _without_time(record: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    return None if record is None else {key: value for key, value in record.items() if key != "time"}

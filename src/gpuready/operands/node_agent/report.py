@@ -1,0 +1,268 @@
+"""What the agent tells the cluster: GPUNode.status, the Node condition GPUReady, and Events.
+
+Pure. Everything is made from the judgement and compared with what was told before, so that a restart or a
+pass that changes nothing tells nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from gpuready import names
+from gpuready.api.gpunode import GPUNodeStatus
+from gpuready.chain import driver, summary
+from gpuready.chain.driver import Owner
+from gpuready.chain.verdict import Link, State, Verdict
+from gpuready.operands.node_agent.decision import Judgement, View
+
+Row = dict[str, Any]
+NORMAL, WARNING = "Normal", "Warning"
+
+
+# --- GPUNode.status ---------------------------------------------------------------------------------------
+
+
+def status_of(
+    view: View, judgement: Judgement, before: Mapping[str, Any], *, generation: int, now: str
+) -> Row:
+    """The whole status; times are kept where nothing changed since `before`."""
+    devices = devices_of(view)
+    return {
+        "observedGeneration": generation,
+        "bootID": view.boot_id,
+        "agentVersion": names.VERSION,
+        "chain": _chain(judgement.verdicts, before.get("chain") or [], now),
+        "columns": summary.columns(judgement.verdicts),
+        "gpus": len(view.machine.pci_addresses),
+        "healthy": sum(device["health"] == "Healthy" for device in devices),
+        "reason": summary.reason(judgement.verdicts),
+        "devices": devices,
+        "driver": _driver(view, judgement),
+        "runtime": _runtime(view),
+        "uninstalled": False,
+    }
+
+
+def uninstalled_status(view: View, before: Mapping[str, Any], *, generation: int) -> Row:
+    """Nothing of ours is left on this node."""
+    kept = {key: value for key, value in before.items() if key in ("driver", "runtime", "gpus")}
+    return {
+        **kept,
+        "observedGeneration": generation,
+        "bootID": view.boot_id,
+        "agentVersion": names.VERSION,
+        "chain": [],
+        "devices": [],
+        "healthy": 0,
+        "columns": summary.columns([]),
+        "reason": "Uninstalled",
+        "uninstalled": True,
+    }
+
+
+def devices_of(view: View) -> list[Row]:
+    """One row per physical GPU: the plugin's record where it speaks, the inventory otherwise."""
+    known = {gpu.uuid: gpu for gpu in view.inventory.gpus} if view.inventory else {}
+    recorded = list((view.record or {}).get("devices") or [])
+    if not recorded:
+        return [_inventory_row(gpu) for gpu in known.values()]
+    return [_record_row(row, known.get(str(row.get("uuid")))) for row in recorded]
+
+
+def _inventory_row(gpu: Any) -> Row:
+    return {
+        "uuid": gpu.uuid,
+        "index": gpu.index,
+        "product": gpu.product,
+        "memoryMiB": gpu.memory_mib,
+        "health": "Healthy",
+        **_mig(gpu),
+    }
+
+
+def _record_row(row: Mapping[str, Any], gpu: Any) -> Row:
+    found: Row = {
+        "uuid": str(row.get("uuid")),
+        "index": int(row.get("index") or 0),
+        "product": str(row.get("product") or ""),
+        "memoryMiB": int(row.get("memoryMib") or 0),
+        "health": "Healthy" if row.get("health") == "Healthy" else "Unhealthy",
+        "replicas": int(row.get("replicas") or 1),
+        **_mig(gpu),
+    }
+    if row.get("reason"):
+        found["reason"] = str(row["reason"])
+    if row.get("lastXid"):
+        xid = row["lastXid"]
+        found["lastXid"] = {
+            "code": int(xid.get("code") or 0),
+            "time": str(xid.get("time") or ""),
+            "action": str(xid.get("action") or ""),
+        }
+    return found
+
+
+def _mig(gpu: Any) -> Row:
+    return (
+        {}
+        if gpu is None or gpu.mig_enabled is None
+        else {"mig": "enabled" if gpu.mig_enabled else "disabled"}
+    )
+
+
+def _driver(view: View, judgement: Judgement) -> Row:
+    tree = driver.tree_of(view.driver)
+    whole = judgement.of(Link.DRIVER).is_whole
+    row = {
+        "owner": str(judgement.owner),
+        "version": (view.driver.module_version or tree.version) if whole else "",
+        "libraryVersion": tree.version,
+        "moduleVersion": view.driver.module_version,
+        "root": "" if judgement.owner is Owner.NONE else tree.root,
+    }
+    return {key: value for key, value in row.items() if value}
+
+
+def _runtime(view: View) -> Row:
+    text = view.node.status.node_info.container_runtime_version if view.node else ""
+    name, _, version = text.partition("://")
+    return {"name": name, "version": version} if name else {}
+
+
+def _chain(verdicts: Sequence[Verdict], before: Sequence[Mapping[str, Any]], now: str) -> list[Row]:
+    told = {row.get("link"): row for row in before}
+    return [{**verdict.to_json(), "lastTransitionTime": _since(verdict, told, now)} for verdict in verdicts]
+
+
+def _since(verdict: Verdict, told: Mapping[Any, Mapping[str, Any]], now: str) -> str:
+    row = told.get(str(verdict.link)) or {}
+    same = (row.get("state"), row.get("reason")) == (str(verdict.state), verdict.reason)
+    return str(row.get("lastTransitionTime") or now) if same else now
+
+
+def status_patch(before: Mapping[str, Any], after: Row) -> Row | None:
+    """The merge patch of the status; None when both say the same (defaults of the schema count as said)."""
+    if msgspec.convert(before, GPUNodeStatus, strict=False) == msgspec.convert(after, GPUNodeStatus):
+        return None
+    return merge_patch(before, after)
+
+
+def merge_patch(before: Any, after: Mapping[str, Any]) -> Row:
+    """The RFC 7386 patch that turns `before` into `after`; {} when they are the same."""
+    base = before if isinstance(before, Mapping) else {}
+    patch: Row = {key: None for key in base if key not in after and base[key] is not None}
+    for key, value in after.items():
+        if isinstance(value, Mapping) and isinstance(base.get(key), Mapping):
+            inner = merge_patch(base[key], value)
+            if inner:
+                patch[key] = inner
+        elif key not in base or base[key] != value:
+            patch[key] = value
+    return patch
+
+
+# --- Node condition ---------------------------------------------------------------------------------------
+
+
+def condition_of(judgement: Judgement, now: str) -> Row:
+    found = summary.readiness(judgement.verdicts)
+    return {
+        "type": names.GPU_READY_CONDITION,
+        "status": found.status,
+        "reason": found.reason,
+        "message": found.message,
+        "lastTransitionTime": now,
+        "lastHeartbeatTime": now,
+    }
+
+
+def condition_patch(view: View, judgement: Judgement, now: str) -> Row | None:
+    """The condition's fields that differ; None when there is nothing to say. Only for nodes with GPUs."""
+    if view.node is None or not view.machine.pci_addresses:
+        return None
+    wanted = condition_of(judgement, now)
+    there = view.node.condition(names.GPU_READY_CONDITION)
+    if there is None:
+        return wanted
+    if (there.status, there.reason, there.message) == (wanted["status"], wanted["reason"], wanted["message"]):
+        return None
+    if there.status == wanted["status"] and there.last_transition_time:
+        wanted["lastTransitionTime"] = there.last_transition_time
+    return wanted
+
+
+# --- Events -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Draft:
+    """An Event to be: about the Node, or, with `device`, (also) about the pods that hold this GPU."""
+
+    type: str
+    reason: str
+    message: str
+    device: str = ""
+    on_node: bool = True
+
+
+@dataclass(frozen=True)
+class Told:
+    """What was already told: the part of GPUNode.status that Events are compared with."""
+
+    chain: Sequence[Mapping[str, Any]] = ()
+    devices: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
+
+    @classmethod
+    def of(cls, status: Mapping[str, Any]) -> Told:
+        return cls(status.get("chain") or (), status.get("devices") or ())
+
+
+def events_between(before: Told, after: Told) -> list[Draft]:
+    """Changes of verdicts and of devices worth an Event."""
+    return [*_verdict_events(before.chain, after.chain), *_device_events(before.devices, after.devices)]
+
+
+def _verdict_events(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]) -> list[Draft]:
+    told = {row.get("link"): row for row in before}
+    drafts = []
+    for row in after:
+        was = told.get(row["link"]) or {}
+        if (was.get("state"), was.get("reason")) == (row["state"], row["reason"]):
+            continue
+        if row["state"] in (State.BROKEN, State.DEGRADED):
+            drafts.append(Draft(WARNING, str(row["reason"]), _line(row)))
+        elif row["state"] == State.OK and was.get("state") in (State.BROKEN, State.DEGRADED, State.WAITING):
+            drafts.append(Draft(NORMAL, str(row["reason"]), _line(row)))
+    return drafts
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    text = f"{row['link']}: {row['message']}"
+    return f"{text}; next: {row['nextStep']}" if row.get("nextStep") else text
+
+
+def _device_events(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]) -> list[Draft]:
+    told = {row.get("uuid"): row for row in before}
+    return [draft for row in after for draft in _events_of_device(told.get(row["uuid"]) or {}, row)]
+
+
+def _events_of_device(was: Mapping[str, Any], row: Mapping[str, Any]) -> list[Draft]:
+    name = f"GPU {row['index']} ({row['uuid']})"
+    xid = row.get("lastXid") or {}
+    has_new_xid = bool(xid) and xid != (was.get("lastXid") or {})
+    said = f"XID {xid.get('code')}; {xid.get('action') or 'no action known'}" if has_new_xid else ""
+    fell_ill = row["health"] == "Unhealthy" and was.get("health") != "Unhealthy"
+    if fell_ill:
+        why = row.get("reason") or said or "no reason given"
+        text = f"{name} is unhealthy: {why}" + (f" ({said})" if said and said not in why else "")
+        return [Draft(WARNING, "GpuUnhealthy", text, device=str(row["uuid"]))]
+    if has_new_xid:
+        ill = row["health"] == "Unhealthy"
+        return [Draft(WARNING, "GpuXid", f"{name}: {said}", device=str(row["uuid"]), on_node=ill)]
+    if row["health"] == "Healthy" and was.get("health") == "Unhealthy":
+        return [Draft(NORMAL, "GpuRecovered", f"{name} is healthy again", device=str(row["uuid"]))]
+    return []

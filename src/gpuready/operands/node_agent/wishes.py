@@ -1,0 +1,86 @@
+"""What the control plane wants of this node: GPUNode.spec as values.
+
+Pure, and lenient: the API server has validated the object; a field that is missing means "not said".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpuready.chain import device_plugin
+from gpuready.chain.device_plugin import Problem
+from gpuready.node.desired import Desired, Source
+
+PLUGIN = "device-plugin"
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """driver_enabled and plugin are None while nobody has said anything."""
+
+    driver_enabled: bool | None = None
+    plugin_enabled: bool = False
+    plugin: Desired | None = None
+    feature_labels: bool = False
+    uninstall: bool = False
+
+
+def wishes_of(spec: Mapping[str, Any] | None, *, generation: int, boot_id: str) -> Wishes:
+    """None = there is no GPUNode: nothing is wanted yet."""
+    if spec is None:
+        return Wishes()
+    plugin = spec.get("devicePlugin") or {}
+    return Wishes(
+        driver_enabled=bool((spec.get("driver") or {}).get("enabled", True)),
+        plugin_enabled=bool(plugin.get("enabled")),
+        plugin=_plugin_of(plugin, generation, boot_id),
+        feature_labels=bool((spec.get("featureLabels") or {}).get("enabled")),
+        uninstall=bool(spec.get("uninstall")),
+    )
+
+
+def last_known(wish: Desired | None, *, boot_id: str) -> Wishes:
+    """What we knew before the API server went away, for this boot."""
+    if wish is None:
+        return Wishes()
+    return Wishes(plugin_enabled=True, plugin=for_boot(wish, boot_id), feature_labels=False)
+
+
+def for_boot(wish: Desired, boot_id: str) -> Desired:
+    return Desired(
+        operand=wish.operand,
+        boot_id=boot_id,
+        generation=wish.generation,
+        source=Source.LAST_KNOWN,
+        config=wish.config,
+        error=wish.error,
+        config_name=wish.config_name,
+        digest=wish.digest,
+    )
+
+
+def for_judgement(wishes: Wishes) -> device_plugin.Desired | None:
+    """The part that the device plugin's link looks at."""
+    if wishes.plugin is None:
+        return None
+    return device_plugin.Desired(
+        enabled=wishes.plugin_enabled,
+        has_config=wishes.plugin.config is not None,
+        error=Problem.from_json(wishes.plugin.error),
+        config_name=wishes.plugin.config_name,
+    )
+
+
+def _plugin_of(plugin: Mapping[str, Any], generation: int, boot_id: str) -> Desired:
+    config = plugin.get("config")
+    return Desired(
+        operand=PLUGIN,
+        boot_id=boot_id,
+        generation=int(plugin.get("generation") or generation),
+        config=dict(config) if config is not None else None,
+        error=plugin.get("error") or None,
+        config_name=str(plugin.get("configName") or ""),
+        digest=str(plugin.get("configDigest") or ""),
+    )

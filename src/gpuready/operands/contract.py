@@ -53,7 +53,7 @@ class Operand:
     link          the link of the chain that is whole when the operand does its job on a node
     waits_for     links whose gates its daemon waits for
     enabled       does the policy want it?
-    image         (policy) -> the image that the policy names, None when it names none or ours is to be used
+    image         (policy) -> the image that the policy names for it, None when it names none
     runs_named_image   True where the named image is deployed as it is (the driver)
     objects       (policy, view) -> Kubernetes objects; pure. An operand without objects of its own is done
                   by the node agent.
@@ -70,7 +70,9 @@ class Operand:
 
     def unsupported_image(self, policy: ClusterPolicy) -> str | None:
         """The named image that we do not run yet, or None."""
-        return None if self.runs_named_image else self.image(policy)
+        if self.runs_named_image or policy.spec.gpuready.images == "own":
+            return None
+        return self.image(policy)
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpuready.api.clusterpolicy import ClusterPolicy, parse_policy
-from gpuready.api.problems import PolicyProblem, find_problems
+from gpuready.api.clusterpolicy import ClusterPolicy
+from gpuready.api.policy import find_problems, parse_policy
+from gpuready.api.validation import PolicyProblem
 from gpuready.errors import PolicyError
 
 

@@ -85,7 +85,7 @@ def _container(policy: ClusterPolicy, pool: Pool) -> KubeObject:
     fields = {"NODE_NAME": "spec.nodeName", "NODE_IP": "status.hostIP"}
     container: KubeObject = {
         "name": "nvidia-driver-ctr",
-        "image": images.driver_image(policy, pool.os_tag),
+        "image": images.driver_image(policy, os_tag=pool.os_tag),
         "imagePullPolicy": driver.image_pull_policy or "IfNotPresent",
         "command": ["nvidia-driver"],
         "args": list(driver.args or ["init"]),

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpuready import names
+from gpuready.api import images
 from gpuready.operands.contract import ClusterView, NodeFacts
 
 BASE_NAME = "nvidia-driver-daemonset"
-_MAJOR_ONLY = ("ol", "rocky", "rhel")
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,9 @@ def pools_of(view: ClusterView) -> list[Pool]:
 
 
 def os_tag_of(labels: Mapping[str, str]) -> str:
-    """`<ID><VERSION_ID>`, the major version only where the images are built so; "" when unknown.
-
-    Source: gpu-operator v26.7.0, controllers/state_manager.go (osTag); 26.3.3 kept rhel < 10 in full.
-    """
+    """Suffix of the image's tag for a node with these labels; "" while its OS is unknown."""
     os_id, version = labels.get(names.OS_ID_LABEL, ""), labels.get(names.OS_VERSION_LABEL, "")
-    if not os_id or not version:
-        return ""
-    return f"{os_id}{version.split('.')[0] if os_id in _MAJOR_ONLY else version}"
+    return images.os_tag_of(os_id, version) if os_id and version else ""
 
 
 def name_of(pool: Pool, pools: list[Pool], view: ClusterView) -> str:
@@ -61,10 +56,10 @@ def name_of(pool: Pool, pools: list[Pool], view: ClusterView) -> str:
 
 def _pool(tag: str, nodes: list[NodeFacts]) -> Pool:
     os_id = nodes[0].labels[names.OS_ID_LABEL]
+    version = nodes[0].labels[names.OS_VERSION_LABEL]
     selector = {names.OS_ID_LABEL: os_id}
-    if os_id in _MAJOR_ONLY:
-        major = nodes[0].labels[names.OS_VERSION_LABEL].split(".")[0]
-        selector[f"{names.OS_VERSION_LABEL}.major"] = major
-    else:
-        selector[names.OS_VERSION_LABEL] = nodes[0].labels[names.OS_VERSION_LABEL]
+    if tag == f"{os_id}{version}":
+        selector[names.OS_VERSION_LABEL] = version
+    else:  # the tag names the major version only, so all its minors are one pool
+        selector[f"{names.OS_VERSION_LABEL}.major"] = version.split(".")[0]
     return Pool(tag, selector, tuple(node.name for node in nodes))

@@ -21,5 +21,5 @@ OPERAND = Operand(
     link=None,
     enabled=_is_enabled,
     objects=_objects,
-    image=lambda policy: images.named_image(policy, policy.spec.gfd),
+    image=lambda policy: images.named_image(policy, "gfd"),
 )

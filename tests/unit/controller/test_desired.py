@@ -1,0 +1,98 @@
+"""What the control plane wants of a node, and what a wrong sharing configuration does not do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuready import names
+from gpuready.api.policy import parse_policy
+from gpuready.controller.nodes.desired import ConfigSource, desired_spec
+
+SHARED = "version: v1\nsharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 5}]}}\n"
+
+
+def policy(config: str = "sharing", default: str = "") -> Any:
+    plugin = {"config": {"name": config, "default": default}} if config else {}
+    return parse_policy({"metadata": {"name": "p"}, "spec": {"devicePlugin": plugin}})
+
+
+def spec(
+    *,
+    label: str = "",
+    data: dict[str, str] | None = None,
+    last: dict[str, Any] | None = None,
+    config: str = "sharing",
+    default: str = "",
+) -> dict[str, Any]:
+    labels = {names.PLUGIN_CONFIG_LABEL: label} if label else {}
+    source = ConfigSource(config, data) if config else None
+    current = {"devicePlugin": last} if last else {}
+    wanted = desired_spec(
+        policy(config, default), labels, source, current, runs_plugin=True, writes_feature_labels=True
+    )
+    return wanted["devicePlugin"]
+
+
+def test_without_a_configmap_every_gpu_is_exclusive():
+    plugin = spec(config="")
+    assert plugin["config"] == {"version": "v1"}
+    assert "error" not in plugin
+
+
+def test_the_nodes_label_picks_the_key():
+    plugin = spec(label="five", data={"five": SHARED, "other": "version: v1"})
+    assert plugin["config"]["sharing"]["timeSlicing"]["resources"][0]["replicas"] == 5
+    assert plugin["configName"] == "five"
+
+
+def test_the_default_key_serves_unlabelled_nodes():
+    assert spec(default="five", data={"five": SHARED})["configName"] == "five"
+
+
+def test_an_unlabelled_node_without_a_default_shares_nothing():
+    assert spec(data={"five": SHARED})["config"] == {"version": "v1"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason", "mentions"),
+    [
+        pytest.param({"data": None}, "ConfigMapMissing", ["sharing"], id="no such ConfigMap"),
+        pytest.param(
+            {"data": {"five": SHARED, "ten": SHARED}},
+            "ConfigKeyMissing",
+            ["fvie", "five", "ten"],
+            id="misspelt key",
+        ),
+        pytest.param({"data": {"fvie": "sharing: ["}}, "ConfigInvalid", ["sharing/fvie"], id="not YAML"),
+        pytest.param(
+            {"data": {"fvie": SHARED.replace("5", "1")}}, "ConfigInvalid", ["replicas", "1"], id="one replica"
+        ),
+        pytest.param({"data": {"fvie": "version: v2"}}, "ConfigInvalid", ["v2", "v1"], id="unknown version"),
+    ],
+)
+def test_a_wrong_configuration_keeps_the_last_good_and_says_why(asked, reason, mentions):
+    good = spec(label="five", data={"five": SHARED})
+    plugin = spec(label="fvie", last=good, **asked)
+    assert plugin["config"] == good["config"]
+    assert plugin["error"]["reason"] == reason
+    for word in mentions:
+        assert word in plugin["error"]["message"]
+    assert plugin["error"]["nextStep"]
+    assert plugin["requested"] == "fvie"
+
+
+def test_without_a_last_good_there_is_no_configuration_at_all():
+    plugin = spec(label="typo", data={"five": SHARED})
+    assert "config" not in plugin
+    assert plugin["available"] == ["five"]
+
+
+def test_a_label_without_a_configmap_in_the_policy_is_said():
+    assert spec(label="five", config="")["error"]["reason"] == "ConfigNotNamed"
+
+
+def test_a_repaired_configuration_clears_the_error():
+    broken = spec(label="five", data={"five": "sharing: ["})
+    assert "error" not in spec(label="five", data={"five": SHARED}, last=broken)

@@ -1,0 +1,271 @@
+"""From a policy to objects and status."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuready import names
+from gpuready.controller.nodes.summary import decode_gpunode
+from gpuready.controller.policy.active import active_of, ignored_of, read
+from gpuready.controller.policy.plan import plan_of
+from gpuready.controller.policy.pruning import leftovers, surplus
+from gpuready.controller.policy.status import NodeView, Observed, ignored_status, status_of
+from gpuready.operands.contract import ClusterView, NodeFacts
+
+NOW = "2026-11-29T12:00:00Z"
+UBUNTU = {names.NFD_PCI_LABELS[0]: "true", names.OS_ID_LABEL: "ubuntu", names.OS_VERSION_LABEL: "22.04"}
+OFF = {"toolkit": {"enabled": False}, "dcgm": {"enabled": False}, "dcgmExporter": {"enabled": False}}
+
+
+def raw(name: str = "cluster-policy", created: str = NOW, **spec: Any) -> dict[str, Any]:
+    wanted = {**OFF, "migManager": {"enabled": False}, **spec}
+    return {
+        "metadata": {"name": name, "uid": f"uid-{name}", "generation": 3, "creationTimestamp": created},
+        "spec": wanted,
+    }
+
+
+def view(*nodes: NodeFacts, base: str = "") -> ClusterView:
+    return ClusterView("gpu-operator", "gpuready:test", nodes or (node_facts(),), base_driver_pool=base)
+
+
+def node_facts(name: str = "g1", **labels: str) -> NodeFacts:
+    return NodeFacts(name, {**UBUNTU, **labels})
+
+
+def planned(**spec: Any) -> Any:
+    active = read(raw(**spec))
+    return plan_of(active, active.policy, view())
+
+
+def daemonsets(plan: Any) -> dict[str, Any]:
+    return {obj["metadata"]["name"]: obj for obj in plan.objects if obj["kind"] == "DaemonSet"}
+
+
+# --- which policy ---------------------------------------------------------------------------------------
+
+
+def test_the_oldest_policy_is_in_force_and_ties_go_by_name():
+    young, old = raw("a", "2026-02-01T00:00:00Z"), raw("b", "2026-01-01T00:00:00Z")
+    assert active_of([young, old]).name == "b"
+    assert [obj["metadata"]["name"] for obj in ignored_of([young, old])] == ["a"]
+    assert active_of([raw("b"), raw("a")]).name == "a"
+
+
+def test_the_next_policy_takes_over_when_the_first_is_being_deleted():
+    old = raw("old", "2026-01-01T00:00:00Z")
+    old["metadata"]["deletionTimestamp"] = NOW
+    assert active_of([old, raw("young")]).name == "young"
+
+
+def test_an_ignored_policy_is_told_whose_turn_it_is():
+    status = ignored_status(raw("young"), "old", "gpu-operator", NOW)
+    assert status["state"] == "ignored"
+    assert "old" in status["conditions"][0]["message"]
+
+
+def test_a_malformed_policy_freezes_and_names_path_value_and_what_is_allowed():
+    active = read(raw(driver={"kernelModuleType": "closed"}))
+    assert active.is_frozen
+    status = status_of(active, None, Observed([], {}), "gpu-operator", NOW)
+    message = status["conditions"][1]["message"]
+    assert status["conditions"][1]["reason"] == "PolicyInvalid"
+    for word in ("spec.driver.kernelModuleType", "closed", "auto", "open", "proprietary"):
+        assert word in message
+
+
+# --- objects --------------------------------------------------------------------------------------------
+
+
+def test_a_policy_leads_to_agent_driver_and_plugin():
+    assert set(daemonsets(planned())) == {
+        "gpuready-node-agent",
+        "nvidia-driver-daemonset",
+        "nvidia-device-plugin-daemonset",
+    }
+
+
+def test_the_policy_owns_its_objects_but_not_the_node_agents():
+    for obj in planned().objects:
+        owners = obj["metadata"].get("ownerReferences", [])
+        is_agent = obj["metadata"]["labels"][names.OPERAND_LABEL] == "node-agent"
+        assert [ref["uid"] for ref in owners] == ([] if is_agent else ["uid-cluster-policy"])
+
+
+def test_the_tolerations_accept_any_value_of_the_gpu_taint():
+    """Case C03, part a: a taint nvidia.com/gpu=true must not keep our programs away."""
+    for name, obj in daemonsets(planned()).items():
+        tolerations = obj["spec"]["template"]["spec"]["tolerations"]
+        if name == "gpuready-node-agent":
+            assert tolerations == [{"operator": "Exists"}], "what finds GPUs runs whatever the taints"
+        else:
+            assert tolerations == [{"key": "nvidia.com/gpu", "operator": "Exists"}]
+
+
+def test_the_agent_runs_on_gpu_nodes_only_where_feature_discovery_is_there():
+    active = read(raw())
+    with_nfd = ClusterView("gpu-operator", "gpuready:test", nfd_present=True)
+    selector = daemonsets(plan_of(active, active.policy, with_nfd))["gpuready-node-agent"]
+    assert selector["spec"]["template"]["spec"]["nodeSelector"] == {"nvidia.com/gpu.present": "true"}
+
+
+def test_each_operating_system_gets_its_own_driver_and_the_first_keeps_its_name():
+    active = read(raw(driver={"version": "570.86.10"}))
+    debian = NodeFacts("g0", {**UBUNTU, names.OS_ID_LABEL: "debian", names.OS_VERSION_LABEL: "12"})
+    plan = plan_of(active, active.policy, view(node_facts(), debian, base="ubuntu22.04"))
+    found = {
+        name: obj["spec"]["template"]["spec"]["containers"][0]["image"].split("/")[-1]
+        for name, obj in daemonsets(plan).items()
+        if "driver" in name
+    }
+    assert found == {
+        "nvidia-driver-daemonset": "driver:570.86.10-ubuntu22.04",
+        "nvidia-driver-daemonset-debian12": "driver:570.86.10-debian12",
+    }
+
+
+def test_user_env_replaces_ours_by_name():
+    plan = planned(devicePlugin={"env": [{"name": "DEVICE_LIST_STRATEGY", "value": "envvar"}]})
+    container = daemonsets(plan)["nvidia-device-plugin-daemonset"]["spec"]["template"]["spec"]["containers"][
+        0
+    ]
+    values = {item["name"]: item.get("value") for item in container["env"]}
+    assert values["DEVICE_LIST_STRATEGY"] == "envvar"
+
+
+def test_a_named_image_is_not_run_and_the_way_out_is_said():
+    named = {"repository": "example.org/nvidia", "image": "k8s-device-plugin", "version": "v0.17.0"}
+    plan = planned(devicePlugin=named)
+    assert "nvidia-device-plugin-daemonset" not in daemonsets(plan)
+    status = status_of(read(raw()), plan, Observed([], {}), "gpu-operator", NOW)
+    row = next(row for row in status["operands"] if row["name"] == "device-plugin")
+    assert row["reason"] == "OriginalImageUnsupported"
+    assert "spec.gpuready.images: own" in row["message"]
+
+
+def test_own_images_run_whatever_the_policy_names():
+    named = {"repository": "example.org/nvidia", "image": "k8s-device-plugin", "version": "v0.17.0"}
+    assert "nvidia-device-plugin-daemonset" in daemonsets(
+        planned(devicePlugin=named, gpuready={"images": "own"})
+    )
+
+
+def test_a_disabled_operand_is_pruned_and_the_agent_never_is():
+    owned = planned().objects
+    keys = planned(devicePlugin={"enabled": False}).keys
+    gone = {obj["metadata"]["name"] for obj in surplus(owned, keys)}
+    assert gone == {"nvidia-device-plugin-daemonset", "nvidia-device-plugin"}
+
+
+def test_everything_goes_in_reverse_order_and_the_agent_last():
+    operands = [
+        obj["metadata"]["labels"][names.OPERAND_LABEL]
+        for obj in leftovers(planned().objects, keep_agent=False)
+    ]
+    assert list(dict.fromkeys(operands)) == ["device-plugin", "driver", "node-agent"]
+    kept = leftovers(planned().objects, keep_agent=True)
+    assert all(obj["metadata"]["labels"][names.OPERAND_LABEL] != "node-agent" for obj in kept)
+
+
+# --- status ---------------------------------------------------------------------------------------------
+
+
+def deployed(name: str = "g1", **labels: str) -> NodeView:
+    mine = {names.GPU_PRESENT: "true", names.DEPLOY_DRIVER: "true", names.DEPLOY_DEVICE_PLUGIN: "true"}
+    return NodeView(name, {**UBUNTU, **mine, "nvidia.com/gpu.product": "NVIDIA-L4", **labels})
+
+
+def gpu_node(name: str = "g1", driver: str = "ok", plugin: str = "ok", reason: str = "") -> Any:
+    rows = [("driver", driver), ("device-plugin", plugin)]
+    chain = [f'{{"link":"{k}","state":"{v}","reason":"{reason}","message":"m {reason}"}}' for k, v in rows]
+    body = f'{{"metadata":{{"name":"{name}"}},"spec":{{}},"status":{{"gpus":2,"chain":[{",".join(chain)}]}}}}'
+    return decode_gpunode(body.encode())
+
+
+def status(*nodes: NodeView, gpu_nodes: list[Any], **kwargs: Any) -> dict[str, Any]:
+    active = read(raw(**kwargs.pop("spec", {})))
+    plan = plan_of(active, active.policy, view())
+    seen = Observed(
+        nodes,
+        {each.metadata.name: each for each in gpu_nodes},
+        daemonsets(plan),
+        agent_name="agent",
+        **kwargs,
+    )
+    return status_of(active, plan, seen, "gpu-operator", NOW)
+
+
+def test_ready_means_every_operand_on_every_node_it_belongs_to():
+    result = status(deployed(), gpu_nodes=[gpu_node()])
+    assert result["state"] == "ready"
+    assert result["nodes"] == {"gpu": 1, "ready": 1, "brokenBy": {}, "undiscovered": 0}
+    assert result["observedGeneration"] == 3
+    rows = {row["name"]: (row["ready"], row["desired"]) for row in result["operands"]}
+    assert rows["driver"] == rows["device-plugin"] == (1, 1)
+
+
+def test_a_broken_driver_is_named_with_its_node_and_link():
+    broken = gpu_node(driver="broken", reason="DriverLibraryMismatch", plugin="waiting")
+    result = status(deployed(), gpu_nodes=[broken])
+    assert result["state"] == "notReady"
+    assert result["nodes"]["brokenBy"] == {"driver": 1}
+    assert "g1" in result["conditions"][1]["message"]
+    assert "DriverLibraryMismatch" in result["conditions"][1]["message"]
+
+
+def test_a_degraded_link_counts_as_whole():
+    assert status(deployed(), gpu_nodes=[gpu_node(driver="degraded")])["state"] == "ready"
+
+
+def test_a_node_that_nobody_reports_on_is_not_ready():
+    assert status(deployed(), gpu_nodes=[])["state"] == "notReady"
+    silent = NodeView("g1", deployed().labels, silent=True)
+    result = status(silent, gpu_nodes=[gpu_node()])
+    assert result["state"] == "notReady"
+    assert result["nodes"]["brokenBy"] == {"reporting": 1}
+
+
+def test_a_node_opted_out_of_an_operand_does_not_hold_it_up():
+    opted_out = deployed(**{names.DEPLOY_DEVICE_PLUGIN: "false"})
+    result = status(opted_out, gpu_nodes=[gpu_node(plugin="waiting")])
+    assert result["state"] == "ready"
+
+
+def test_a_cluster_without_gpus_is_ready_and_says_so():
+    result = status(gpu_nodes=[])
+    assert (result["state"], result["conditions"][0]["reason"]) == ("ready", "NoGPUNodes")
+
+
+def test_what_has_no_code_yet_is_listed_and_does_not_hold_up_the_rest():
+    result = status(deployed(), gpu_nodes=[gpu_node()], spec={"toolkit": {"enabled": True}})
+    assert result["state"] == "ready"
+    rows = {row["name"]: row["reason"] for row in result["operands"]}
+    assert rows["toolkit"] == "NotImplemented"
+    assert result["conditions"][2]["type"] == "NotImplemented"
+    assert "toolkit" in result["conditions"][2]["message"]
+
+
+def test_one_object_that_cannot_be_written_is_named():
+    failures = {"DaemonSet/nvidia-device-plugin-daemonset": "quota exceeded"}
+    result = status(deployed(), gpu_nodes=[gpu_node()], failures=failures)
+    assert result["conditions"][1]["reason"] == "ReconcileFailed"
+    assert "quota exceeded" in result["conditions"][1]["message"]
+
+
+def test_conditions_keep_the_time_of_their_last_change():
+    active = read(raw())
+    first = status(deployed(), gpu_nodes=[gpu_node()])
+    again = read({**raw(), "status": first})
+    plan = plan_of(active, active.policy, view())
+    seen = Observed([deployed()], {"g1": gpu_node()}, daemonsets(plan))
+    later = status_of(again, plan, seen, "gpu-operator", "2026-11-30T00:00:00Z")
+    assert later == first, "so an unchanged status is not written again"
+
+
+@pytest.mark.parametrize("images", ["own", "asNamed"])
+def test_the_status_says_whose_images_run(images):
+    result = status(deployed(), gpu_nodes=[gpu_node()], spec={"gpuready": {"images": images}})
+    flavours = {row["name"]: row["flavour"] for row in result["operands"]}
+    assert flavours == {"driver": "original", "device-plugin": "own", "gpu-feature-discovery": "own"}

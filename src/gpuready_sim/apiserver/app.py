@@ -1,0 +1,269 @@
+"""The HTTP application: who asks, for what, and what is answered. Plain ASGI."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import logging
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from gpuready_sim.apiserver import views
+from gpuready_sim.apiserver.actions import Actions
+from gpuready_sim.apiserver.audit import Audit
+from gpuready_sim.apiserver.discovery import Discovery
+from gpuready_sim.apiserver.failures import (
+    Failure,
+    internal_error,
+    method_not_allowed,
+    no_such_path,
+    unauthorized,
+)
+from gpuready_sim.apiserver.forwarding import Forwarding
+from gpuready_sim.apiserver.journal import Journal
+from gpuready_sim.apiserver.lifecycle import Lifecycle
+from gpuready_sim.apiserver.pki import Identity
+from gpuready_sim.apiserver.registry import Registry, ResourceType
+from gpuready_sim.apiserver.requests import Reply, Request, Stream, Target, User, parse_path
+from gpuready_sim.apiserver.resources import Answer, Resources, Settings
+from gpuready_sim.apiserver.store import Store, encode
+from gpuready_sim.apiserver.tokens import Tokens
+from gpuready_sim.apiserver.watches import Watches
+from gpuready_sim.apiserver.writes import Writes
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+log = logging.getLogger("gpuready_sim.apiserver")
+
+_HEALTH_PATHS = ("/healthz", "/readyz", "/livez")
+
+ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
+
+
+class ApiServer:
+    """One API server: store, registry and everything that answers from them.
+
+    data   directory of the journal; None keeps nothing
+    audit  file that gets one line per request; None writes none
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        *,
+        data: Path | None = None,
+        audit: Path | None = None,
+        history: int = 4096,
+        settings: Settings | None = None,
+        now: Callable[[], datetime.datetime] = views.now_utc,
+    ) -> None:
+        self.store = Store(history)
+        self.registry = Registry.with_builtins()
+        self.writes = Writes(self.store, self.registry, now)
+        self.watches = Watches(self.store)
+        self.tokens = Tokens(identity, self.store, lambda: now().timestamp())
+        self._resources = Resources(
+            self.store, self.registry, self.writes, self.watches, now, settings or Settings()
+        )
+        self._actions = Actions(self._resources, self.tokens, now)
+        self._discovery = Discovery(self.registry)
+        self._forwarding = Forwarding(self.store)
+        self._lifecycle = Lifecycle(
+            self.store, self.registry, self.writes, self.watches, ca_pem=identity.ca_pem, now=now
+        )
+        self._audit = Audit(audit)
+        self._journal = Journal(data / "journal.jsonl") if data is not None else None
+
+    def start(self) -> None:
+        """Take up what an earlier life left and create what every cluster has."""
+        if self._journal is not None:
+            self._journal.replay(self.store)
+            self._journal.open(self.store)
+        self._lifecycle.start()
+
+    async def stop(self) -> None:
+        self.end_streams()
+        await self._forwarding.close()
+        self._audit.close()
+        if self._journal is not None:
+            self._journal.close()
+
+    def end_streams(self) -> None:
+        """End all watches now, so that their clients resume elsewhere and the server can stop."""
+        self.watches.close_all()
+
+    # --- ASGI ---
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif scope["type"] == "http":
+            await self._serve(await _read(scope, receive), receive, send)
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                self.start()
+                await send({"type": "lifespan.startup.complete"})
+            elif message["type"] == "lifespan.shutdown":
+                await self.stop()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+    async def _serve(self, request: Request, receive: Receive, send: Send) -> None:
+        begun = time.perf_counter()
+        answer = await self._answer_or_refuse(request)
+        answer.headers += [("Warning", _warning(text)) for text in request.warnings]
+        self._audit.note(request, answer.code, time.perf_counter() - begun)
+        if isinstance(answer, Reply):
+            await _send_reply(answer, request, send)
+        else:
+            await _send_stream(answer, receive, send)
+
+    async def _answer_or_refuse(self, request: Request) -> Answer:
+        try:
+            return await self.answer(request)
+        except Failure as exc:
+            return Reply(exc.code, encode(exc.status()), headers=list(exc.headers))
+        except Exception as exc:
+            log.exception("request failed: %s %s", request.method, request.path)
+            failure = internal_error(f"{type(exc).__name__}: {exc}")
+            return Reply(failure.code, encode(failure.status()))
+
+    # --- routing ---
+
+    async def answer(self, request: Request) -> Answer:
+        """
+        raises  Failure for everything that is refused
+        """
+        request.target = parse_path(request.path)
+        request.user = self._user_of(request)
+        if request.path.startswith(_HEALTH_PATHS):
+            return Reply(200, b"ok", "text/plain; charset=utf-8")
+        if request.user is ANONYMOUS and request.path != "/version":
+            raise unauthorized()
+        if request.target is None:
+            return self._answer_beside_resources(request)
+        resource = self.registry.find(request.target.group, request.target.version, request.target.plural)
+        if resource is None:
+            raise no_such_path()
+        return await self._answer_on(request, request.target, resource)
+
+    def _user_of(self, request: Request) -> User:
+        """
+        raises  Failure 401 for a token that is unknown, expired, or bound to something that is gone
+        """
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if not scheme:
+            return ANONYMOUS
+        user = self.tokens.user_of(token.strip()) if scheme.lower() == "bearer" else None
+        if user is None:
+            raise unauthorized()
+        return user
+
+    def _answer_beside_resources(self, request: Request) -> Reply:
+        if request.path == "/simulator/compact" and request.method == "POST":
+            return self._compact(request)
+        if request.method not in ("GET", "HEAD"):
+            raise method_not_allowed()
+        if request.path == "/":
+            return Reply(
+                200, encode({"paths": ["/api", "/apis", "/healthz", "/livez", "/openapi/v3", "/version"]})
+            )
+        return self._discovery.answer(request)
+
+    def _compact(self, request: Request) -> Reply:
+        """Forget all history (and with ?watches=end cut all watches): everybody has to list anew."""
+        self.store.compact()
+        if request.query.get("watches") == "end":
+            self.end_streams()
+        return Reply(200, encode({"compacted": self.store.rv}))
+
+    async def _answer_on(self, request: Request, target: Target, resource: ResourceType) -> Answer:
+        if resource.is_question:
+            return self._actions.ask(request, resource)
+        subresource = target.subresource
+        if subresource not in ("", *resource.subresources):
+            raise no_such_path()
+        if subresource == "proxy":
+            return await self._forwarding.proxy(request, target)
+        if subresource == "log":
+            if request.method != "GET":
+                raise method_not_allowed()
+            return await self._forwarding.log(request, target)
+        if self._actions.has(subresource):
+            return self._actions.act(request, target, resource)
+        if subresource and request.method not in ("GET", "PUT", "PATCH"):
+            raise method_not_allowed()
+        return self._resources.answer(request, target, resource)
+
+
+async def _read(scope: Scope, receive: Receive) -> Request:
+    body = b""
+    more = scope["method"] not in ("GET", "HEAD")
+    while more:
+        message = await receive()
+        body += message.get("body", b"")
+        more = message.get("more_body", False) and message["type"] == "http.request"
+    raw_path = scope.get("raw_path") or scope["path"].encode()
+    path = raw_path.split(b"?")[0].decode("latin-1")
+    return Request(
+        method=scope["method"],
+        path=path if "%" in path and parse_path(path) else unquote(path),
+        query_text=scope["query_string"].decode("latin-1"),
+        headers={name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]},
+        body=body,
+    )
+
+
+async def _send_reply(reply: Reply, request: Request, send: Send) -> None:
+    headers = [
+        (b"content-type", reply.content_type.encode()),
+        (b"content-length", str(len(reply.body)).encode()),
+    ]
+    await send(
+        {"type": "http.response.start", "status": reply.code, "headers": headers + _encoded(reply.headers)}
+    )
+    body = b"" if request.method == "HEAD" else reply.body
+    await send({"type": "http.response.body", "body": body})
+
+
+async def _send_stream(stream: Stream, receive: Receive, send: Send) -> None:
+    """Send until the stream ends or the client goes away."""
+    headers = [(b"content-type", stream.content_type.encode()), *_encoded(stream.headers)]
+    await send({"type": "http.response.start", "status": stream.code, "headers": headers})
+    await send({"type": "http.response.body", "body": b"", "more_body": True})
+    sending = asyncio.ensure_future(_pump(stream, send))
+    leaving = asyncio.ensure_future(_wait_until_gone(receive))
+    try:
+        await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (sending, leaving):
+            task.cancel()
+        await asyncio.gather(sending, leaving, return_exceptions=True)
+
+
+async def _pump(stream: Stream, send: Send) -> None:
+    async for chunk in stream.chunks:
+        await send({"type": "http.response.body", "body": chunk, "more_body": True})
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _wait_until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _encoded(headers: list[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
+    return [(name.lower().encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers]
+
+
+def _warning(text: str) -> str:
+    quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'299 - "{quoted}"'

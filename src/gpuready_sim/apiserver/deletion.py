@@ -1,0 +1,154 @@
+"""What a DELETE does to an object: removed at once, or marked and waiting for others. Pure.
+
+Source: kubernetes, apiserver/pkg/registry/generic/registry/store.go, rest/delete.go.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gpuready_sim.apiserver.failures import Obj, bad_request, conflict, invalid
+from gpuready_sim.apiserver.registry import ResourceType
+from gpuready_sim.apiserver.schemas import FieldError
+
+ORPHAN = "orphan"
+FOREGROUND = "foregroundDeletion"
+_DEFAULT_GRACE_S = 30
+
+
+@dataclass(frozen=True)
+class DeleteOptions:
+    """What the client wants.
+
+    propagation   "", "Orphan", "Background" or "Foreground"
+    grace_s       seconds that a pod gets to end; None: what the pod says
+    """
+
+    propagation: str = ""
+    grace_s: int | None = None
+    uid: str = ""
+    resource_version: str = ""
+    dry_run: bool = False
+
+
+def parse_options(body: Obj, query: Mapping[str, str]) -> DeleteOptions:
+    """Options of a request: from its body, or from its query where the body says nothing.
+
+    raises  Failure 400 or 422 for values that contradict
+    """
+    preconditions = body.get("preconditions") or {}
+    orphan = body.get("orphanDependents", _flag(query.get("orphanDependents")))
+    propagation = body.get("propagationPolicy") or query.get("propagationPolicy", "")
+    if orphan is not None:
+        if propagation:
+            why = "orphanDependents and deletionPropagation cannot be both set"
+            raise _bad_option("propagationPolicy", "Invalid", propagation, why)
+        propagation = "Orphan" if orphan else "Background"
+    if propagation not in ("", "Orphan", "Background", "Foreground"):
+        why = 'supported values: "Background", "Foreground", "Orphan"'
+        raise _bad_option("propagationPolicy", "NotSupported", propagation, why)
+    dry_run = body.get("dryRun") or ([query["dryRun"]] if query.get("dryRun") else [])
+    return DeleteOptions(
+        propagation=propagation,
+        grace_s=_grace(body.get("gracePeriodSeconds", query.get("gracePeriodSeconds"))),
+        uid=preconditions.get("uid", ""),
+        resource_version=preconditions.get("resourceVersion", ""),
+        dry_run=dry_run == ["All"],
+    )
+
+
+def _bad_option(path: str, type: str, value: object, why: str) -> Exception:
+    return invalid("DeleteOptions", "", "", [FieldError(path, type, value, why)])
+
+
+def _flag(text: str | None) -> bool | None:
+    return None if text is None else text.lower() in ("true", "1")
+
+
+def _grace(value: object) -> int | None:
+    if value is None or value == "":
+        return None
+    try:
+        seconds = int(str(value))
+    except ValueError:
+        raise bad_request(f'gracePeriodSeconds: "{value}" is not a number') from None
+    return 1 if seconds < 0 else seconds
+
+
+def check_preconditions(live: Obj, resource: ResourceType, options: DeleteOptions) -> None:
+    """
+    raises  Failure 409 when the object is not the one, or not in the version, that the client meant
+    """
+    meta = live["metadata"]
+    for word, wanted, found in (
+        ("UID", options.uid, meta["uid"]),
+        ("ResourceVersion", options.resource_version, meta["resourceVersion"]),
+    ):
+        if wanted and wanted != found:
+            why = f"Precondition failed: {word} in precondition: {wanted}, {word} in object meta: {found}"
+            raise conflict(resource.plural, resource.group, meta["name"], why)
+
+
+def marked(live: Obj, resource: ResourceType, options: DeleteOptions, now: datetime.datetime) -> Obj | None:
+    """The object with its deletion under way, or None when it is to be removed now.
+
+    The result shares unchanged parts with `live`.
+    """
+    meta = live["metadata"]
+    finalizers = _finalizers(meta.get("finalizers") or [], options.propagation)
+    grace_s = _grace_period(live, resource, options)
+    pending = meta.get("deletionTimestamp")
+    if not finalizers and grace_s == 0 and not _waits_for_content(resource):
+        return None
+    new_meta = dict(meta)
+    if finalizers:
+        new_meta["finalizers"] = finalizers
+    else:
+        new_meta.pop("finalizers", None)
+    if pending is None or grace_s < int(meta.get("deletionGracePeriodSeconds") or 0):
+        end = now + datetime.timedelta(seconds=grace_s)
+        new_meta["deletionTimestamp"] = end.strftime("%Y-%m-%dT%H:%M:%SZ")
+        new_meta["deletionGracePeriodSeconds"] = grace_s
+        if "generation" in new_meta and pending is None:
+            new_meta["generation"] = int(new_meta["generation"]) + 1
+    return live | {"metadata": new_meta}
+
+
+def is_finished(obj: Obj) -> bool:
+    """An object on its way out for which nobody is waited any more."""
+    meta = obj["metadata"]
+    if meta.get("deletionTimestamp") is None or meta.get("finalizers"):
+        return False
+    if obj["kind"] == "Namespace" and (obj.get("spec") or {}).get("finalizers"):
+        return False
+    return not meta.get("deletionGracePeriodSeconds")
+
+
+def _finalizers(present: list[str], propagation: str) -> list[str]:
+    if not propagation:
+        return present
+    kept = [f for f in present if f not in (ORPHAN, FOREGROUND)]
+    added = {"Orphan": [ORPHAN], "Foreground": [FOREGROUND]}.get(propagation, [])
+    return kept + added
+
+
+def _grace_period(live: Obj, resource: ResourceType, options: DeleteOptions) -> int:
+    """Seconds until a pod has to be gone; other kinds have none."""
+    if resource.qualified != "pods":
+        return 0
+    spec, status = live.get("spec") or {}, live.get("status") or {}
+    if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
+        return 0
+    wanted = options.grace_s
+    if wanted is None:
+        wanted = int(spec.get("terminationGracePeriodSeconds", _DEFAULT_GRACE_S))
+    running = live["metadata"].get("deletionGracePeriodSeconds")
+    if live["metadata"].get("deletionTimestamp") is not None and running is not None:
+        return min(wanted, int(running))
+    return wanted
+
+
+def _waits_for_content(resource: ResourceType) -> bool:
+    return resource.qualified == "namespaces"

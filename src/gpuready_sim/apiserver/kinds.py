@@ -1,0 +1,295 @@
+"""What single kinds ask of a write beyond their schema: the work of admission and of the strategies.
+
+Each rule takes the object, ours to edit, and the lookup of what else there is.
+
+Source: kubernetes, plugin/pkg/admission/{serviceaccount,priority,defaulttolerationseconds}, pkg/registry.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gpuready_sim.apiserver.failures import Failure, Obj, forbidden
+from gpuready_sim.apiserver.metadata import random_suffix
+from gpuready_sim.apiserver.registry import ResourceType
+from gpuready_sim.apiserver.store import Store
+
+_TOKEN_MOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+_TOKEN_LIFETIME_S = 3607
+_TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
+_SERVICE_NETWORK = ipaddress.ip_network("10.96.0.0/16")
+API_SERVICE_ADDRESS = "10.96.0.1"
+CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a rule may look at."""
+
+    store: Store
+    now: str  # RFC 3339
+
+    def find(self, table: str, namespace: str, name: str) -> Obj | None:
+        entry = self.store.table(table).get(namespace, name)
+        return entry.obj if entry is not None else None
+
+
+CreateRule = Callable[[Obj, Surroundings], None]
+UpdateRule = Callable[[Obj, Obj, Surroundings], None]
+
+
+def prepare_create(obj: Obj, resource: ResourceType, around: Surroundings) -> None:
+    """Fill in what the server adds to a new object of this kind.
+
+    raises  Failure 403 or 422 when something that it names is not there
+    """
+    rule = _ON_CREATE.get(resource.qualified)
+    if rule is not None:
+        rule(obj, around)
+
+
+def prepare_update(new: Obj, old: Obj, resource: ResourceType, around: Surroundings) -> None:
+    """Fill in what the server adds to an update of this kind."""
+    rule = _ON_UPDATE.get(resource.qualified)
+    if rule is not None:
+        rule(new, old, around)
+
+
+_KEEP_STATUS = frozenset({"nodes", "persistentvolumes", "resourceclaims.resource.k8s.io"})
+
+
+def without_status(obj: Obj, resource: ResourceType) -> Obj:
+    """A status is the controllers' to write: a new object begins without one."""
+    if "status" not in resource.subresources or resource.qualified in _KEEP_STATUS:
+        return obj
+    return {key: value for key, value in obj.items() if key != "status"}
+
+
+# --- pods ---
+
+
+def _new_pod(pod: Obj, around: Surroundings) -> None:
+    spec = pod["spec"] = dict(pod.get("spec") or {})
+    _set_priority(pod, spec, around)
+    _set_account(pod, spec, around)
+    _tolerate_for_a_while(spec)
+
+
+def _set_priority(pod: Obj, spec: Obj, around: Surroundings) -> None:
+    name = spec.get("priorityClassName")
+    found = around.find("priorityclasses.scheduling.k8s.io", "", name) if name else _default_class(around)
+    if name and found is None:
+        raise forbidden("pods", "", pod["metadata"]["name"], f"no PriorityClass with name {name} was found")
+    if found is not None:
+        spec["priorityClassName"] = found["metadata"]["name"]
+    spec["priority"] = found["value"] if found else 0
+    spec["preemptionPolicy"] = (found or {}).get("preemptionPolicy", "PreemptLowerPriority")
+
+
+def _default_class(around: Surroundings) -> Obj | None:
+    entries = around.store.table("priorityclasses.scheduling.k8s.io").items.values()
+    return next((entry.obj for entry in entries if entry.obj.get("globalDefault")), None)
+
+
+def _set_account(pod: Obj, spec: Obj, around: Surroundings) -> None:
+    """Name the service account and mount its token, unless pod or account say otherwise."""
+    namespace = pod["metadata"]["namespace"]
+    name = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
+    spec["serviceAccountName"] = spec["serviceAccount"] = name
+    account = around.find("serviceaccounts", namespace, name)
+    if account is None:
+        why = f'error looking up service account {namespace}/{name}: serviceaccount "{name}" not found'
+        raise forbidden("pods", "", pod["metadata"]["name"], why)
+    automount = spec.get("automountServiceAccountToken", account.get("automountServiceAccountToken", True))
+    if automount is not False:
+        _mount_token(spec)
+    if account.get("imagePullSecrets") and not spec.get("imagePullSecrets"):
+        spec["imagePullSecrets"] = account["imagePullSecrets"]
+
+
+def _mount_token(spec: Obj) -> None:
+    volume = f"kube-api-access-{random_suffix()}"
+    mounted = False
+    for group in ("initContainers", "containers"):
+        changed = []
+        for container in spec.get(group) or []:
+            mounts = container.get("volumeMounts") or []
+            if not any(mount.get("mountPath") == _TOKEN_MOUNT for mount in mounts):
+                mount = {"name": volume, "readOnly": True, "mountPath": _TOKEN_MOUNT}
+                container = container | {"volumeMounts": [*mounts, mount]}
+                mounted = True
+            changed.append(container)
+        if changed:
+            spec[group] = changed
+    if mounted:
+        spec["volumes"] = [*(spec.get("volumes") or []), _token_volume(volume)]
+
+
+def _token_volume(name: str) -> Obj:
+    namespace = {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}
+    sources = [
+        {"serviceAccountToken": {"expirationSeconds": _TOKEN_LIFETIME_S, "path": "token"}},
+        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        {"downwardAPI": {"items": [namespace]}},
+    ]
+    return {"name": name, "projected": {"sources": sources, "defaultMode": 420}}
+
+
+def _tolerate_for_a_while(spec: Obj) -> None:
+    """A pod stays five minutes on a node that went away, unless it says something else."""
+    tolerations = list(spec.get("tolerations") or [])
+    for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
+        if not any(_covers(toleration, key) for toleration in tolerations):
+            toleration = {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+            tolerations.append(toleration)
+    spec["tolerations"] = tolerations
+
+
+def _covers(toleration: Obj, key: str) -> bool:
+    return toleration.get("key") in (key, None, "") and toleration.get("effect") in ("NoExecute", None, "")
+
+
+# --- the others ---
+
+
+def _new_namespace(namespace: Obj, _: Surroundings) -> None:
+    meta = namespace["metadata"]
+    meta["labels"] = {**(meta.get("labels") or {}), "kubernetes.io/metadata.name": meta["name"]}
+    namespace["spec"] = {"finalizers": ["kubernetes"]}
+    namespace["status"] = {"phase": "Active"}
+
+
+def _changed_namespace(new: Obj, old: Obj, _: Surroundings) -> None:
+    meta = new["metadata"]
+    meta["labels"] = {**(meta.get("labels") or {}), "kubernetes.io/metadata.name": meta["name"]}
+    new["spec"] = old.get("spec") or {}
+
+
+def _new_daemon_set(daemon_set: Obj, _: Surroundings) -> None:
+    _set_template_generation(daemon_set, 1)
+
+
+def _changed_daemon_set(new: Obj, old: Obj, _: Surroundings) -> None:
+    annotations = old["metadata"].get("annotations") or {}
+    count = int(annotations.get(_TEMPLATE_GENERATION, "1"))
+    if (new.get("spec") or {}).get("template") != (old.get("spec") or {}).get("template"):
+        count += 1
+    _set_template_generation(new, count)
+
+
+def _set_template_generation(daemon_set: Obj, count: int) -> None:
+    meta = daemon_set["metadata"]
+    meta["annotations"] = {**(meta.get("annotations") or {}), _TEMPLATE_GENERATION: str(count)}
+
+
+def _new_service(service: Obj, around: Surroundings) -> None:
+    spec = service["spec"] = dict(service.get("spec") or {})
+    if spec.get("type") == "ExternalName":
+        return
+    if not spec.get("clusterIP"):
+        spec["clusterIP"] = _free_address(around)
+    spec["clusterIPs"] = [spec["clusterIP"]]
+    spec.setdefault("ipFamilies", ["IPv4"])
+    spec.setdefault("ipFamilyPolicy", "SingleStack")
+    service["status"] = {"loadBalancer": {}}
+
+
+def _changed_service(new: Obj, old: Obj, _: Surroundings) -> None:
+    spec, before = dict(new.get("spec") or {}), old.get("spec") or {}
+    for key in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+        if not spec.get(key) and before.get(key):
+            spec[key] = before[key]
+    new["spec"] = spec
+
+
+def _free_address(around: Surroundings) -> str:
+    used = {(e.obj.get("spec") or {}).get("clusterIP") for e in around.store.table("services").items.values()}
+    used.add(API_SERVICE_ADDRESS)
+    return next(str(host) for host in _SERVICE_NETWORK.hosts() if str(host) not in used)
+
+
+def _new_definition(crd: Obj, around: Surroundings) -> None:
+    crd["status"] = definition_status(crd, around.now)
+
+
+def _changed_definition(new: Obj, old: Obj, _: Surroundings) -> None:
+    status = dict(old["status"])
+    status["acceptedNames"] = accepted_names(new)
+    stored = [v["name"] for v in new["spec"]["versions"] if v.get("storage")]
+    status["storedVersions"] = list(dict.fromkeys([*(status.get("storedVersions") or []), *stored]))
+    new["status"] = status
+
+
+def definition_status(crd: Obj, now: str) -> Obj:
+    """What a definition shows once its names are accepted and its resource is served."""
+    conditions = [
+        {
+            "type": type,
+            "status": "True",
+            "lastTransitionTime": now,
+            "reason": reason,
+            "message": message,
+        }
+        for type, reason, message in (
+            ("NamesAccepted", "NoConflicts", "no conflicts found"),
+            ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
+        )
+    ]
+    return {
+        "conditions": conditions,
+        "acceptedNames": accepted_names(crd),
+        "storedVersions": [v["name"] for v in crd["spec"]["versions"] if v.get("storage")],
+    }
+
+
+def with_cleanup(crd: Obj) -> Obj:
+    """A definition that is being deleted waits until its objects are gone."""
+    meta = crd["metadata"]
+    finalizers = meta.get("finalizers") or []
+    if CLEANUP in finalizers or meta.get("deletionTimestamp"):
+        return crd
+    return crd | {"metadata": meta | {"finalizers": [*finalizers, CLEANUP]}}
+
+
+def accepted_names(crd: Obj) -> Obj:
+    names = dict(crd["spec"]["names"])
+    names.setdefault("singular", names["kind"].lower())
+    names.setdefault("listKind", names["kind"] + "List")
+    return names
+
+
+def check_namespace(
+    resource: ResourceType, namespace: str, name: str, around: Surroundings
+) -> Failure | None:
+    """Why nothing may be created in a namespace: it is on its way out. None when there is no reason."""
+    found = around.find("namespaces", "", namespace)
+    if found is None:
+        return Failure(
+            404,
+            "NotFound",
+            f'namespaces "{namespace}" not found',
+            details={"name": namespace, "kind": "namespaces"},
+        )
+    if found["metadata"].get("deletionTimestamp") is None:
+        return None
+    text = f"namespace {namespace} is being terminated"
+    causes = [{"reason": "NamespaceTerminating", "message": text, "field": "metadata.namespace"}]
+    why = f"unable to create new content in namespace {namespace} because it is being terminated"
+    return forbidden(resource.plural, resource.group, name, why, causes)
+
+
+_ON_CREATE: dict[str, CreateRule] = {
+    "pods": _new_pod,
+    "namespaces": _new_namespace,
+    "services": _new_service,
+    "daemonsets.apps": _new_daemon_set,
+    "customresourcedefinitions.apiextensions.k8s.io": _new_definition,
+}
+_ON_UPDATE: dict[str, UpdateRule] = {
+    "namespaces": _changed_namespace,
+    "services": _changed_service,
+    "daemonsets.apps": _changed_daemon_set,
+    "customresourcedefinitions.apiextensions.k8s.io": _changed_definition,
+}

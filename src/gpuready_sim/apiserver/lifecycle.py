@@ -1,0 +1,214 @@
+"""What the server looks after by itself: the content of namespaces, custom resources, default objects."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+from collections.abc import Callable
+
+from gpuready_sim.apiserver import deletion, kinds
+from gpuready_sim.apiserver.deletion import DeleteOptions
+from gpuready_sim.apiserver.failures import Failure, Obj
+from gpuready_sim.apiserver.registry import CRD_TABLE, Registry
+from gpuready_sim.apiserver.store import Change, Key, Store
+from gpuready_sim.apiserver.watches import Watches
+from gpuready_sim.apiserver.writes import WriteOptions, Writes
+
+NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+_OPTIONS = WriteOptions(manager="kube-apiserver")
+
+
+class Lifecycle:
+    """Follows every change and does what it entails.
+
+    Creations follow at once, so that a namespace has its service account when its creator is answered;
+    deletions follow after the write that asked for them.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        writes: Writes,
+        open_watches: Watches,
+        *,
+        ca_pem: str,
+        now: Callable[[], datetime.datetime],
+    ) -> None:
+        self._store = store
+        self._registry = registry
+        self._writes = writes
+        self._watches = open_watches
+        self._ca_pem = ca_pem
+        self._now = now
+        self._to_drain: set[str] = set()
+        self._to_clean: set[str] = set()
+        self._scheduled = False
+
+    def start(self) -> None:
+        """Take up what the store holds, create the default objects, follow from here on."""
+        for entry in self._store.table(CRD_TABLE).sorted_entries():
+            self._registry.serve_crd(entry.obj)
+            if entry.obj["metadata"].get("deletionTimestamp"):
+                self._to_clean.add(entry.key[1])
+        for entry in self._store.table("namespaces").sorted_entries():
+            if entry.obj["metadata"].get("deletionTimestamp"):
+                self._to_drain.add(entry.key[1])
+        self._store.listeners.append(self._follow)
+        self._create_defaults()
+        self._schedule()
+
+    # --- following ---
+
+    def _follow(self, table: str, change: Change) -> None:
+        if table == "namespaces":
+            self._follow_namespace(change)
+        elif table == CRD_TABLE:
+            self._follow_definition(change)
+        if change.type == "DELETED":
+            namespace = change.entry.key[0]
+            if namespace and self._is_terminating(namespace):
+                self._to_drain.add(namespace)
+            if ("", table) in self._store.table(CRD_TABLE).items:
+                self._to_clean.add(table)
+        self._schedule()
+
+    def _follow_namespace(self, change: Change) -> None:
+        name = change.entry.key[1]
+        if change.type == "ADDED":
+            self._furnish(name)
+        elif change.type == "MODIFIED" and self._is_terminating(name):
+            self._to_drain.add(name)
+
+    def _follow_definition(self, change: Change) -> None:
+        crd = change.entry.obj
+        name = change.entry.key[1]
+        if change.type == "DELETED":
+            self._registry.drop_crd(crd)
+            self._watches.close_table(name)
+            self._store.drop_table(name)
+        elif crd["metadata"].get("deletionTimestamp"):
+            self._to_clean.add(name)
+        else:
+            self._registry.serve_crd(crd)
+
+    def _is_terminating(self, namespace: str) -> bool:
+        entry = self._store.table("namespaces").get("", namespace)
+        return entry is not None and entry.obj["metadata"].get("deletionTimestamp") is not None
+
+    # --- deletions ---
+
+    def _schedule(self) -> None:
+        if self._scheduled or not (self._to_drain or self._to_clean):
+            return
+        self._scheduled = True
+        asyncio.get_running_loop().call_soon(self._work)
+
+    def _work(self) -> None:
+        self._scheduled = False
+        namespaces, self._to_drain = self._to_drain, set()
+        definitions, self._to_clean = self._to_clean, set()
+        for name in namespaces:
+            self._drain(name)
+        for name in definitions:
+            self._clean(name)
+
+    def _drain(self, namespace: str) -> None:
+        """Delete what is left in a terminating namespace; remove the namespace when nothing is."""
+        if not self._is_terminating(namespace):
+            return
+        left = 0
+        for table in self._registry.tables(namespaced=True):
+            left += self._delete_all(table, namespace)
+        if left:
+            return
+        key = ("", namespace)
+        self._writes.overwrite("namespaces", key, lambda live: live | {"spec": {"finalizers": []}})
+        entry = self._store.table("namespaces").items.get(key)
+        if entry is not None and deletion.is_finished(entry.obj):
+            self._writes.finish("namespaces", key)
+
+    def _clean(self, name: str) -> None:
+        """Delete the objects of a custom resource that goes; remove its definition when none is left."""
+        entry = self._store.table(CRD_TABLE).get("", name)
+        if entry is None or not entry.obj["metadata"].get("deletionTimestamp"):
+            return
+        if self._delete_all(name, None):
+            return
+        key = ("", name)
+        self._writes.overwrite(CRD_TABLE, key, _without_cleanup)
+        entry = self._store.table(CRD_TABLE).items.get(key)
+        if entry is not None and deletion.is_finished(entry.obj):
+            self._writes.finish(CRD_TABLE, key)
+
+    def _delete_all(self, table: str, namespace: str | None) -> int:
+        """Ask for the deletion of every object; returns how many are still there."""
+        resource = self._registry.of_table(table)
+        for entry in self._store.table(table).sorted_entries(namespace):
+            if entry.obj["metadata"].get("deletionTimestamp") is None:
+                self._writes.delete(resource, entry.key, DeleteOptions())
+        return len(self._store.table(table).sorted_entries(namespace))
+
+    # --- default objects ---
+
+    def _create_defaults(self) -> None:
+        for name in NAMESPACES:
+            self._ensure("", "namespaces", "", {"metadata": {"name": name}})
+        text = "Used for system critical pods that must not be moved from their current node."
+        for name, value in (("system-node-critical", 2000001000), ("system-cluster-critical", 2000000000)):
+            self._ensure(
+                "scheduling.k8s.io",
+                "priorityclasses",
+                "",
+                {
+                    "metadata": {"name": name},
+                    "value": value,
+                    "description": text,
+                },
+            )
+        self._ensure("", "services", "default", _api_service())
+
+    def _furnish(self, namespace: str) -> None:
+        """What a controller gives to every new namespace."""
+        self._ensure("", "serviceaccounts", namespace, {"metadata": {"name": "default"}})
+        description = {
+            "kubernetes.io/description": "Contains a CA bundle that can be used to verify the kube-apiserver."
+        }
+        bundle = {
+            "metadata": {"name": "kube-root-ca.crt", "annotations": description},
+            "data": {"ca.crt": self._ca_pem},
+        }
+        self._ensure("", "configmaps", namespace, bundle)
+
+    def _ensure(self, group: str, plural: str, namespace: str, obj: Obj) -> None:
+        resource = self._registry.find(group, "v1", plural)
+        assert resource is not None
+        key: Key = (namespace, obj["metadata"]["name"])
+        if key in self._store.table(resource.table).items:
+            return
+        try:
+            self._writes.create(resource, namespace, obj, _OPTIONS)
+        except Failure as exc:
+            raise RuntimeError(f"default object {plural}/{key[1]}: {exc.message}") from exc
+
+
+def _without_cleanup(crd: Obj) -> Obj:
+    meta = crd["metadata"]
+    finalizers = [f for f in meta.get("finalizers") or [] if f != kinds.CLEANUP]
+    kept = {key: value for key, value in meta.items() if key != "finalizers"}
+    return crd | {"metadata": kept | {"finalizers": finalizers} if finalizers else kept}
+
+
+def _api_service() -> Obj:
+    return {
+        "metadata": {
+            "name": "kubernetes",
+            "labels": {"component": "apiserver", "provider": "kubernetes"},
+        },
+        "spec": {
+            "type": "ClusterIP",
+            "clusterIP": kinds.API_SERVICE_ADDRESS,
+            "sessionAffinity": "None",
+            "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}],
+        },
+    }

@@ -1,0 +1,140 @@
+"""The rules of ObjectMeta that hold for every kind: name, version, generation, what a client may set."""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+
+from gpuready_sim.apiserver.failures import Obj, bad_request, conflict
+from gpuready_sim.apiserver.registry import ResourceType
+
+_SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+_SERVER_OWNED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
+# Kinds whose metadata.generation counts changes of the specification; others have none.
+_COUNTED = frozenset(
+    {
+        "pods",
+        "replicationcontrollers",
+        "deployments.apps",
+        "daemonsets.apps",
+        "statefulsets.apps",
+        "replicasets.apps",
+        "jobs.batch",
+        "cronjobs.batch",
+        "poddisruptionbudgets.policy",
+        "networkpolicies.networking.k8s.io",
+        "priorityclasses.scheduling.k8s.io",
+        "customresourcedefinitions.apiextensions.k8s.io",
+        "deviceclasses.resource.k8s.io",
+        "resourceslices.resource.k8s.io",
+        "mutatingwebhookconfigurations.admissionregistration.k8s.io",
+        "validatingwebhookconfigurations.admissionregistration.k8s.io",
+        "validatingadmissionpolicies.admissionregistration.k8s.io",
+        "validatingadmissionpolicybindings.admissionregistration.k8s.io",
+    }
+)
+
+
+def has_generation(resource: ResourceType) -> bool:
+    return resource.custom is not None or resource.qualified in _COUNTED
+
+
+def checked_head(obj: Obj, resource: ResourceType, namespace: str, name: str = "") -> Obj:
+    """The object with apiVersion, kind, name and namespace as the path says; a fresh metadata map.
+
+    raises  Failure 400 when the object says otherwise
+    """
+    for key, wanted in (("apiVersion", resource.api_version), ("kind", resource.kind)):
+        given = obj.get(key) or wanted
+        if given != wanted:
+            raise bad_request(
+                f"the API version in the data ({obj.get('apiVersion')}, Kind={obj.get('kind')}) does not "
+                f"match the expected API version ({resource.api_version}, Kind={resource.kind})"
+            )
+    raw_meta = obj.get("metadata") or {}
+    if not isinstance(raw_meta, dict):
+        raise bad_request(f"{resource.kind}.metadata: expected an object")
+    meta = dict(raw_meta)
+    _check_place(meta, namespace, name)
+    if namespace:
+        meta["namespace"] = namespace
+    else:
+        meta.pop("namespace", None)
+    if name:
+        meta["name"] = name
+    head = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": meta}
+    return head | {key: value for key, value in obj.items() if key not in head}
+
+
+def _check_place(meta: Obj, namespace: str, name: str) -> None:
+    given = meta.get("namespace")
+    if given and given != namespace:
+        raise bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    if name and meta.get("name") and meta["name"] != name:
+        raise bad_request(
+            f"the name of the object ({meta['name']}) does not match the name on the URL ({name})"
+        )
+
+
+def begin(obj: Obj, resource: ResourceType, now: str) -> None:
+    """Give a new object's metadata what the server owns; `obj` is ours to edit.
+
+    raises  Failure 400 when it carries a resourceVersion
+    """
+    meta = obj["metadata"]
+    if meta.pop("resourceVersion", ""):
+        raise bad_request("resourceVersion should not be set on objects to be created")
+    for key in _SERVER_OWNED:
+        meta.pop(key, None)
+    meta.pop("generation", None)
+    if not meta.get("name") and meta.get("generateName"):
+        meta["name"] = generated_name(meta["generateName"])
+    meta["uid"] = str(uuid.uuid4())
+    meta["creationTimestamp"] = now
+    if has_generation(resource):
+        meta["generation"] = 1
+
+
+def generated_name(base: str) -> str:
+    return base[:58] + random_suffix()
+
+
+def random_suffix() -> str:
+    return "".join(secrets.choice(_SUFFIX_LETTERS) for _ in range(5))
+
+
+def carry_over(new: Obj, old: Obj, resource: ResourceType) -> None:
+    """Keep in an update what the server owns; `new` is ours to edit.
+
+    raises  Failure 409 when the update was made from another version or another object
+    """
+    meta, live = new["metadata"], old["metadata"]
+    name = live["name"]
+    if (given := meta.get("uid")) and given != live["uid"]:
+        why = f"Precondition failed: UID in precondition: {given}, UID in object meta: {live['uid']}"
+        raise conflict(resource.plural, resource.group, name, why)
+    if (given := meta.get("resourceVersion")) and given != live["resourceVersion"]:
+        raise conflict(resource.plural, resource.group, name)
+    for key in (*_SERVER_OWNED, "generation", "resourceVersion"):
+        if key in live:
+            meta[key] = live[key]
+        else:
+            meta.pop(key, None)
+    if "generateName" in live:
+        meta["generateName"] = live["generateName"]
+
+
+def count_generation(new: Obj, old: Obj, resource: ResourceType) -> None:
+    """Count up when anything but metadata and status differs; `new` is ours to edit."""
+    if has_generation(resource) and specification(new, resource) != specification(old, resource):
+        new["metadata"]["generation"] = int(old["metadata"].get("generation", 0)) + 1
+
+
+def specification(obj: Obj, resource: ResourceType) -> Obj:
+    """What an object asks for: all but its metadata and its status."""
+    hidden = {"metadata"}
+    if "status" in resource.subresources or resource.custom is None:
+        hidden.add("status")
+    return {key: value for key, value in obj.items() if key not in hidden}

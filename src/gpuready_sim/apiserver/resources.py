@@ -1,0 +1,229 @@
+"""The verbs on resources: get, list, watch, create, update, patch, delete, deletecollection."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from gpuready_sim.apiserver import deletion, lists, patches, watches
+from gpuready_sim.apiserver.failures import Failure, Obj, bad_request, method_not_allowed, not_found
+from gpuready_sim.apiserver.negotiation import YAML, Form, body_of, form_of, to_yaml
+from gpuready_sim.apiserver.registry import Registry, ResourceType
+from gpuready_sim.apiserver.requests import Reply, Request, Stream, Target
+from gpuready_sim.apiserver.store import Entry, Store, encode
+from gpuready_sim.apiserver.views import View
+from gpuready_sim.apiserver.watches import Watches, WatchOptions
+from gpuready_sim.apiserver.writes import WriteOptions, Writes, Written
+
+Answer = Reply | Stream
+# Kinds whose deletion answers with the object that is gone instead of a Status.
+_SHOWN_WHEN_DELETED = frozenset(
+    {"pods", "services", "serviceaccounts", "persistentvolumes", "resourcequotas"}
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What may be tuned for tests and faults.
+
+    gone_in_stream  how a watch from a compacted version is refused: an ERROR event (as the real server
+                    does from its watch cache) or HTTP status 410 (as it does from etcd)
+    """
+
+    bookmark_interval_s: float = 60.0
+    gone_in_stream: bool = True
+
+
+class Resources:
+    """Answers the verbs from the store."""
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        writes: Writes,
+        open_watches: Watches,
+        now: Callable[[], datetime.datetime],
+        settings: Settings,
+    ) -> None:
+        self.store = store
+        self.registry = registry
+        self.writes = writes
+        self._watches = open_watches
+        self._now = now
+        self._settings = settings
+        self._verbs: dict[str, Callable[[Request, Target, ResourceType], Answer]] = {
+            "get": self.get,
+            "list": self.list,
+            "watch": self.watch,
+            "create": self.create,
+            "update": self.update,
+            "patch": self.patch,
+            "delete": self.delete,
+            "deletecollection": self.delete_collection,
+        }
+
+    def answer(self, request: Request, target: Target, resource: ResourceType) -> Answer:
+        """
+        raises  Failure
+        """
+        verb = self._verbs.get(request.verb)
+        if verb is None or (request.method == "POST" and target.name):
+            raise method_not_allowed()
+        if resource.namespaced and not target.namespace and request.verb not in ("list", "watch"):
+            raise method_not_allowed()
+        return verb(request, target, resource)
+
+    # --- reading ---
+
+    def get(self, request: Request, target: Target, resource: ResourceType) -> Reply:
+        form = form_of(request)
+        self.store.check_reached(lists.version_of(request.query.get("resourceVersion", "")))
+        entry = self.store.table(resource.table).get(target.namespace, target.name)
+        if entry is None:
+            raise not_found(resource.plural, resource.group, target.name)
+        return self.show(request, resource, entry, form=form)
+
+    def list(self, request: Request, target: Target, resource: ResourceType) -> Reply:
+        form = form_of(request)
+        table = self.store.table(resource.table)
+        page = lists.list_page(self.store, table, lists.selection_of(request, resource), request)
+        body = self._view(request, resource, form).many(page.entries, page.meta)
+        return _reply(200, body, form)
+
+    def watch(self, request: Request, target: Target, resource: ResourceType) -> Stream:
+        form = form_of(request)
+        if form.media == YAML:
+            form = replace(form, media="application/json")
+        selection = lists.selection_of(request, resource)
+        options = self._watch_options(request)
+        view = self._view(request, resource, form)
+        content_type = form.content_type + (";stream=watch" if form.shape else "")
+        try:
+            watch = self._watches.begin(self.store.table(resource.table), view, selection, options)
+        except Failure as exc:
+            if not self._settings.gone_in_stream:
+                raise
+            return Stream(watches.initial_error(exc), content_type)
+        return Stream(self._watches.lines(watch, view, options), content_type)
+
+    def _watch_options(self, request: Request) -> WatchOptions:
+        announce = lists.check_initial_events(request)
+        version = lists.version_of(request.query.get("resourceVersion", ""))
+        if announce:
+            self.store.check_reached(version)
+        quiet_start = "sendInitialEvents" in request.query and not announce
+        since: int | None = version or None
+        if announce:
+            since = None
+        elif quiet_start and not version:
+            since = self.store.rv
+        return WatchOptions(
+            since=since,
+            bookmarks=request.flag("allowWatchBookmarks"),
+            announce_end=announce and request.flag("allowWatchBookmarks"),
+            timeout_s=float(request.number("timeoutSeconds") or 0),
+            bookmark_interval_s=self._settings.bookmark_interval_s,
+        )
+
+    # --- writing ---
+
+    def create(self, request: Request, target: Target, resource: ResourceType) -> Reply:
+        form = form_of(request)
+        options = write_options(request)
+        written = self.writes.create(resource, target.namespace, body_of(request), options)
+        request.created_name = written.entry.key[1]
+        return self._written(request, resource, written, options, form)
+
+    def update(self, request: Request, target: Target, resource: ResourceType) -> Reply:
+        form = form_of(request)
+        options = write_options(request)
+        key = (target.namespace, target.name)
+        written = self.writes.put(resource, key, body_of(request), options, target.subresource)
+        return self._written(request, resource, written, options, form)
+
+    def patch(self, request: Request, target: Target, resource: ResourceType) -> Reply:
+        form = form_of(request)
+        options = write_options(request)
+        key = (target.namespace, target.name)
+        media = patches.media_of(request, resource)
+        if media == patches.APPLY_PATCH:
+            applied = patches.applied_object(request)
+            force = request.flag("force")
+            written = self.writes.apply(
+                resource, key, applied, options, force=force, subresource=target.subresource
+            )
+        else:
+            edit = patches.edit_of(request, resource, media)
+            written = self.writes.update(resource, key, edit, options, target.subresource)
+        return self._written(request, resource, written, options, form)
+
+    def delete(self, request: Request, target: Target, resource: ResourceType) -> Reply:
+        form = form_of(request)
+        options = _delete_options(request)
+        written = self.writes.delete(resource, (target.namespace, target.name), options)
+        if written.removed and resource.qualified not in _SHOWN_WHEN_DELETED:
+            return _reply(200, encode(_success(resource, written.entry)), Form(form.media))
+        waits = not written.removed and options.propagation == "Foreground"
+        return self.show(request, resource, written.entry, form=form, code=202 if waits else 200)
+
+    def delete_collection(self, request: Request, target: Target, resource: ResourceType) -> Reply:
+        form = form_of(request)
+        options = _delete_options(request)
+        table = self.store.table(resource.table)
+        page = lists.list_page(self.store, table, lists.selection_of(request, resource), request)
+        for entry in page.entries:
+            self.writes.delete(resource, entry.key, replace(options, uid="", resource_version=""))
+        body = self._view(request, resource, form).many(page.entries, page.meta)
+        return _reply(200, body, form)
+
+    # --- answers ---
+
+    def show(
+        self, request: Request, resource: ResourceType, entry: Entry, *, form: Form, code: int = 200
+    ) -> Reply:
+        return _reply(code, self._view(request, resource, form).one(entry), form)
+
+    def _written(
+        self, request: Request, resource: ResourceType, written: Written, options: WriteOptions, form: Form
+    ) -> Reply:
+        request.warnings.extend(options.warnings)
+        code = 201 if written.created else 200
+        return self.show(request, resource, written.entry, form=form, code=code)
+
+    def _view(self, request: Request, resource: ResourceType, form: Form) -> View:
+        include = request.query.get("includeObject") or "Metadata"
+        if include not in ("None", "Metadata", "Object"):
+            raise bad_request(f"unrecognized includeObject value: {include}")
+        return View(resource, form, include, self._now)
+
+
+def write_options(request: Request) -> WriteOptions:
+    """
+    raises  Failure 400 for unknown values
+    """
+    validation = request.query.get("fieldValidation") or "Warn"
+    if validation not in ("Strict", "Warn", "Ignore"):
+        allowed = 'supported values: "Ignore", "Strict", "Warn"'
+        raise bad_request(f'fieldValidation: Unsupported value: "{validation}": {allowed}')
+    manager = request.query.get("fieldManager") or request.agent
+    return WriteOptions(manager=manager, dry_run=request.dry_run, validation=validation)
+
+
+def _delete_options(request: Request) -> deletion.DeleteOptions:
+    body: Obj = body_of(request) if request.body.strip() else {}
+    return deletion.parse_options(body, request.query)
+
+
+def _success(resource: ResourceType, entry: Entry) -> Obj:
+    details: Obj = {"name": entry.key[1], "kind": resource.plural, "uid": entry.obj["metadata"]["uid"]}
+    if resource.group:
+        details["group"] = resource.group
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+
+
+def _reply(code: int, body: bytes, form: Form) -> Reply:
+    if form.media == YAML:
+        body = to_yaml(body)
+    return Reply(code, body, form.content_type)

@@ -1,0 +1,130 @@
+"""How stored objects look in answers: in another version, as a table row, as metadata only.
+
+Bytes are made once per stored version and form, whoever asks.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from gpuready_sim.apiserver.event_versions import to_core_event, to_new_event
+from gpuready_sim.apiserver.failures import Obj
+from gpuready_sim.apiserver.negotiation import PLAIN, Form
+from gpuready_sim.apiserver.registry import ResourceType
+from gpuready_sim.apiserver.store import Entry, encode
+
+
+def now_utc() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
+
+
+@dataclass(frozen=True)
+class View:
+    """One resource in one form.
+
+    include  for tables, what each row carries: None, Metadata or Object
+    """
+
+    resource: ResourceType
+    form: Form = PLAIN
+    include: str = "Metadata"
+    now: Callable[[], datetime.datetime] = field(default=now_utc, compare=False)
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What two views must share to give the same bytes."""
+        return (self.resource.version, self.form.shape, self.include)
+
+    def one(self, entry: Entry) -> bytes:
+        """The body that shows one object."""
+        if self.form.shape == "Table":
+            return self._table([entry], entry.obj["metadata"].get("resourceVersion", ""), whole=True)
+        if self.form.shape == "PartialObjectMetadata":
+            return encode(partial_metadata(entry.obj))
+        return plain(entry, self.resource)
+
+    def many(self, entries: Sequence[Entry], meta: Obj) -> bytes:
+        """The body of a list; `meta` is its ListMeta."""
+        if self.form.shape == "Table":
+            return self._table(entries, meta["resourceVersion"], whole=False, meta=meta)
+        if self.form.shape == "PartialObjectMetadata":
+            head = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": meta}
+        else:
+            kind = self.resource.kind + "List"
+            head = {"kind": kind, "apiVersion": self.resource.api_version, "metadata": meta}
+        return encode(head)[:-1] + b',"items":[' + b",".join(self.one(entry) for entry in entries) + b"]}"
+
+    def bookmark(self, rv: int, annotations: dict[str, str] | None = None) -> bytes:
+        """The object of a BOOKMARK event."""
+        meta: Obj = {"resourceVersion": str(rv), "creationTimestamp": None}
+        if annotations:
+            meta["annotations"] = annotations
+        if self.form.shape == "Table":
+            row = {"cells": [], "object": {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}}
+            row["object"]["metadata"] = meta  # type: ignore[index]
+            return encode(_TABLE | {"metadata": {"resourceVersion": str(rv)}, "rows": [row]})
+        if self.form.shape == "PartialObjectMetadata":
+            return encode({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": meta})
+        head = {"kind": self.resource.kind, "apiVersion": self.resource.api_version, "metadata": meta}
+        return encode(head)
+
+    def _table(self, entries: Sequence[Entry], rv: str, *, whole: bool, meta: Obj | None = None) -> bytes:
+        from gpuready_sim.apiserver import tables
+
+        resource, crd = self.resource, self.resource.crd
+        table = _TABLE | {
+            "metadata": meta or {"resourceVersion": rv},
+            "columnDefinitions": tables.columns_of(resource, crd),
+            "rows": [self._row(entry) for entry in entries],
+        }
+        return encode(table)
+
+    def _row(self, entry: Entry) -> Obj:
+        from gpuready_sim.apiserver import tables
+
+        obj = converted(entry.obj, self.resource)
+        row = dict(tables.row_of(self.resource, obj, self.resource.crd, now=self.now()))
+        if self.include == "Object":
+            row["object"] = obj
+        elif self.include == "None":
+            row.pop("object", None)
+        else:
+            row["object"] = partial_metadata(obj)
+        return row
+
+
+_TABLE: Obj = {"kind": "Table", "apiVersion": "meta.k8s.io/v1"}
+
+
+def partial_metadata(obj: Obj) -> Obj:
+    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
+
+
+def plain(entry: Entry, resource: ResourceType) -> bytes:
+    """An object's bytes in the version of the resource."""
+    if resource.api_version == resource.storage_version:
+        return entry.raw
+    cached = entry.views.get(resource.api_version)
+    if cached is None:
+        cached = entry.views[resource.api_version] = encode(converted(entry.obj, resource))
+    return cached
+
+
+def converted(obj: Obj, resource: ResourceType) -> Obj:
+    """A stored object in the version of the resource; the given one stays as it is."""
+    if resource.api_version == resource.storage_version:
+        return obj
+    if resource.table == "events":
+        return to_new_event(obj)
+    return obj | {"apiVersion": resource.api_version}
+
+
+def stored(obj: Obj, resource: ResourceType) -> Obj:
+    """The inverse of `converted`: an object of a request as it is kept."""
+    if resource.api_version == resource.storage_version:
+        return obj
+    if resource.table == "events":
+        return to_core_event(obj)
+    return obj | {"apiVersion": resource.storage_version}

@@ -1,0 +1,429 @@
+"""Create, update, patch, delete: every write goes through here, in the order of the real server.
+
+Nothing in this module waits, so a read, its change and its write are one step: a patch never meets
+another writer halfway.
+
+Source: kubernetes, apiserver/pkg/registry/generic/registry/store.go, endpoints/handlers/{create,patch}.go.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from gpuready_sim.apiserver import apply as applying
+from gpuready_sim.apiserver import deletion, kinds, metadata, schemas, structural, views
+from gpuready_sim.apiserver.deletion import DeleteOptions
+from gpuready_sim.apiserver.failures import (
+    Obj,
+    already_exists,
+    apply_conflict,
+    bad_request,
+    conflict,
+    invalid,
+    not_found,
+)
+from gpuready_sim.apiserver.registry import CRD_TABLE, Registry, ResourceType
+from gpuready_sim.apiserver.schemas import FieldError
+from gpuready_sim.apiserver.store import Entry, Key, Store, encode
+
+Edit = Callable[[Obj], Obj]
+
+
+@dataclass
+class WriteOptions:
+    """What a request says about its write.
+
+    validation  what becomes of unknown fields: Strict, Warn or Ignore
+    warnings    collects texts for Warning headers
+    """
+
+    manager: str = "unknown"
+    dry_run: bool = False
+    validation: str = "Ignore"
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Written:
+    """The object after a write; `created` and `removed` tell what happened to it."""
+
+    entry: Entry
+    created: bool = False
+    removed: bool = False
+
+
+class Writes:
+    """The write side of the API server."""
+
+    def __init__(self, store: Store, registry: Registry, now: Callable[[], datetime.datetime]) -> None:
+        self._store = store
+        self._registry = registry
+        self._now = now
+
+    # --- create ---
+
+    def create(self, resource: ResourceType, namespace: str, given: Obj, options: WriteOptions) -> Written:
+        """Store a new object.
+
+        raises  Failure 400, 403, 404 (its namespace), 409, 422
+        """
+        obj = metadata.checked_head(kinds.without_status(given, resource), resource, namespace)
+        metadata.begin(obj, resource, self._stamp())
+        obj = self._understood(obj, resource, options)
+        return self._create(
+            resource, obj, options, lambda new: self._tracked(None, new, resource, options, "")
+        )
+
+    def _create(self, resource: ResourceType, obj: Obj, options: WriteOptions, track: Edit) -> Written:
+        meta = obj["metadata"]
+        namespace, name = meta.get("namespace", ""), meta.get("name", "")
+        around = self._around()
+        obj = track(obj)
+        if resource.namespaced and (why := kinds.check_namespace(resource, namespace, name, around)):
+            raise why
+        kinds.prepare_create(obj, resource, around)
+        self._refuse_invalid(obj, None, resource)
+        key = (namespace, name)
+        if key in self._store.table(resource.table).items:
+            raise already_exists(resource.plural, resource.group, name)
+        return Written(self._keep(resource, key, obj, options), created=True)
+
+    # --- update ---
+
+    def update(
+        self,
+        resource: ResourceType,
+        key: Key,
+        edit: Edit,
+        options: WriteOptions,
+        subresource: str = "",
+    ) -> Written:
+        """Replace an object by what `edit` makes of it; writing what is there already writes nothing.
+
+        edit    gets the live object in the request's version and returns a new one
+        raises  Failure 400, 404, 409, 422
+        """
+        live = self._live(resource, key)
+        new = metadata.checked_head(edit(live), resource, key[0], key[1])
+        metadata.carry_over(new, live, resource)
+        new = self._understood(new, resource, options)
+        return self._replace(
+            resource,
+            key,
+            live,
+            new,
+            options,
+            subresource,
+            lambda obj: self._tracked(live, obj, resource, options, subresource),
+        )
+
+    def _replace(
+        self,
+        resource: ResourceType,
+        key: Key,
+        live: Obj,
+        new: Obj,
+        options: WriteOptions,
+        subresource: str,
+        track: Edit,
+    ) -> Written:
+        new = track(_confined(new, live, resource, subresource))
+        if not subresource:
+            kinds.prepare_update(new, live, resource, self._around())
+            metadata.count_generation(new, live, resource)
+        if _same(new, live):
+            return Written(self._store.table(resource.table).items[key])
+        self._refuse_invalid(new, live, resource)
+        if deletion.is_finished(new):
+            return Written(self._drop(resource, key, new, options), removed=True)
+        return Written(self._keep(resource, key, new, options))
+
+    def put(
+        self, resource: ResourceType, key: Key, given: Obj, options: WriteOptions, sub: str = ""
+    ) -> Written:
+        """PUT: the whole object. A custom object's update must name the version it was made from."""
+        meta = given.get("metadata") or {}
+        if resource.custom is not None and not meta.get("resourceVersion") and not sub:
+            error = FieldError("metadata.resourceVersion", "Invalid", 0, "must be specified for an update")
+            self._live(resource, key)
+            raise invalid(resource.kind, resource.group, key[1], [error])
+        return self.update(resource, key, lambda _: given, options, sub)
+
+    # --- apply ---
+
+    def apply(
+        self,
+        resource: ResourceType,
+        key: Key,
+        applied: Obj,
+        options: WriteOptions,
+        *,
+        force: bool,
+        subresource: str = "",
+    ) -> Written:
+        """Server-side apply: create the object, or merge what this manager wants into it.
+
+        raises  Failure 409 with the conflicting managers, 400, 404, 422
+        """
+        if (applied.get("metadata") or {}).get("managedFields"):
+            raise bad_request("metadata.managedFields must be nil")
+        given_version = (applied.get("metadata") or {}).get("resourceVersion")
+        wanted = metadata.checked_head(applied, resource, key[0], key[1])
+        entry = self._store.table(resource.table).items.get(key)
+        if entry is None and (subresource or given_version):
+            raise not_found(resource.plural, resource.group, key[1])
+        wanted = _own_part(self._known_fields(wanted, resource, options), resource, subresource)
+        live = views.converted(entry.obj, resource) if entry is not None else None
+        if live is not None and given_version and given_version != live["metadata"]["resourceVersion"]:
+            raise conflict(resource.plural, resource.group, key[1])
+        merged = self._merge_applied(resource, live, wanted, options, force=force, subresource=subresource)
+        fields = merged["metadata"].get("managedFields")
+        new = metadata.checked_head(merged, resource, key[0], key[1])
+        if live is None:
+            metadata.begin(new, resource, self._stamp())
+            new = self._defaulted(new, resource)
+            return self._create(resource, new, options, lambda obj: _with_managed_fields(obj, fields))
+        metadata.carry_over(new, live, resource)
+        new = self._defaulted(new, resource)
+        return self._replace(
+            resource, key, live, new, options, subresource, lambda obj: _with_managed_fields(obj, fields)
+        )
+
+    def _merge_applied(
+        self,
+        resource: ResourceType,
+        live: Obj | None,
+        wanted: Obj,
+        options: WriteOptions,
+        *,
+        force: bool,
+        subresource: str,
+    ) -> Obj:
+        try:
+            return applying.apply(
+                live,
+                wanted,
+                options.manager,
+                force=force,
+                schema=resource.schema,
+                api_version=resource.api_version,
+                subresource=subresource,
+                now=self._stamp(),
+            )
+        except applying.ApplyConflict as exc:
+            raise apply_conflict(str(exc), exc.causes()) from exc
+        except applying.ApplyInvalid as exc:
+            raise bad_request(f"failed to create typed patch object: {exc}") from exc
+
+    # --- delete ---
+
+    def delete(self, resource: ResourceType, key: Key, options: DeleteOptions) -> Written:
+        """Remove an object, or mark it and let its finalizers, its node or its content finish first.
+
+        raises  Failure 404, 409 (preconditions)
+        """
+        entry = self._store.table(resource.table).items.get(key)
+        if entry is None:
+            raise not_found(resource.plural, resource.group, key[1])
+        live = entry.obj
+        deletion.check_preconditions(live, resource, options)
+        if resource.table == CRD_TABLE:
+            live = kinds.with_cleanup(live)
+        write = WriteOptions(dry_run=options.dry_run)
+        marked = deletion.marked(live, resource, options, self._now())
+        if marked is None:
+            return Written(self._drop(resource, key, None, write), removed=True)
+        if resource.qualified == "namespaces":
+            marked = marked | {"status": {**(marked.get("status") or {}), "phase": "Terminating"}}
+        if marked == entry.obj:
+            return Written(entry)
+        return Written(self._keep(self._registry.of_table(resource.table), key, marked, write))
+
+    def finish(self, table: str, key: Key) -> None:
+        """Remove an object whose last finalizer was the server's own."""
+        if key in self._store.table(table).items:
+            self._store.remove(table, key)
+
+    def overwrite(self, table: str, key: Key, edit: Edit) -> None:
+        """A write of the server itself, without checks: status and finalizers of what it looks after."""
+        entry = self._store.table(table).items.get(key)
+        if entry is None:
+            return
+        new = edit(entry.obj)
+        if new != entry.obj:
+            self._store.put(table, key, new | {"metadata": dict(new["metadata"])})
+
+    # --- steps ---
+
+    def _live(self, resource: ResourceType, key: Key) -> Obj:
+        entry = self._store.table(resource.table).items.get(key)
+        if entry is None:
+            raise not_found(resource.plural, resource.group, key[1])
+        return views.converted(entry.obj, resource)
+
+    def _keep(self, resource: ResourceType, key: Key, obj: Obj, options: WriteOptions) -> Entry:
+        obj = views.stored(obj, resource)
+        obj = obj | {"metadata": dict(obj["metadata"])}
+        if options.dry_run:
+            return Entry(key, self._store.rv, encode(obj), obj)
+        return self._store.put(resource.table, key, obj)
+
+    def _drop(self, resource: ResourceType, key: Key, final: Obj | None, options: WriteOptions) -> Entry:
+        if options.dry_run:
+            return self._store.table(resource.table).items[key]
+        if final is not None:
+            final = views.stored(final, resource)
+            final = final | {"metadata": dict(final["metadata"])}
+        return self._store.remove(resource.table, key, final)
+
+    def _understood(self, obj: Obj, resource: ResourceType, options: WriteOptions) -> Obj:
+        return self._defaulted(self._known_fields(obj, resource, options), resource)
+
+    def _known_fields(self, obj: Obj, resource: ResourceType, options: WriteOptions) -> Obj:
+        """Refuse, warn of or drop fields that the schema does not know; refuse values of the wrong type."""
+        if resource.custom is None:
+            return _decoded_builtin(obj, resource, options)
+        unknown = resource.custom.unknown_fields(obj)
+        if not unknown:
+            return obj
+        _report_unknown([f'unknown field "{path}"' for path in unknown], resource, options)
+        return resource.custom.prune(obj)
+
+    def _defaulted(self, obj: Obj, resource: ResourceType) -> Obj:
+        if resource.custom is not None:
+            return resource.custom.default(obj)
+        return schemas.default_builtin(obj)
+
+    def _tracked(
+        self, old: Obj | None, new: Obj, resource: ResourceType, options: WriteOptions, subresource: str
+    ) -> Obj:
+        return applying.track_update(
+            old,
+            new,
+            options.manager,
+            schema=resource.schema,
+            api_version=resource.api_version,
+            subresource=subresource,
+            now=self._stamp(),
+        )
+
+    def _refuse_invalid(self, new: Obj, old: Obj | None, resource: ResourceType) -> None:
+        name = new["metadata"].get("name", "")
+        errors = self._problems(new, old, resource)
+        if errors:
+            raise invalid(resource.kind, resource.group, name, errors)
+
+    def _problems(self, new: Obj, old: Obj | None, resource: ResourceType) -> list[FieldError]:
+        if resource.custom is not None:
+            return resource.custom.validate(new, old)
+        errors = schemas.validate_builtin(new, strict=False)
+        errors = [error for error in errors if not error.warning]
+        if resource.table == CRD_TABLE:
+            errors += structural.validate_crd(new)
+        if old is not None and not errors:
+            errors += schemas.validate_builtin_update(new, old)
+        return errors
+
+    def _around(self) -> kinds.Surroundings:
+        return kinds.Surroundings(self._store, self._stamp())
+
+    def _stamp(self) -> str:
+        return self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _decoded_builtin(obj: Obj, resource: ResourceType, options: WriteOptions) -> Obj:
+    """An object of a built-in kind as Go would decode it.
+
+    raises  Failure 400 for a value of the wrong type
+    """
+    errors = schemas.validate_builtin(obj, strict=True)
+    wrong = next((error for error in errors if error.type == "Decode"), None)
+    if wrong is not None:
+        raise bad_request(_cannot_be_handled(resource, wrong.message()))
+    unknown = [error.message() for error in errors if error.type == "Unknown"]
+    if not unknown:
+        return obj
+    _report_unknown(unknown, resource, options)
+    return schemas.prune_builtin(obj)
+
+
+def _cannot_be_handled(resource: ResourceType, why: str) -> str:
+    return f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {why}'
+
+
+def _report_unknown(texts: list[str], resource: ResourceType, options: WriteOptions) -> None:
+    if not texts or options.validation == "Ignore":
+        return
+    if options.validation == "Strict":
+        raise bad_request(_cannot_be_handled(resource, f"strict decoding error: {', '.join(texts)}"))
+    options.warnings.extend(texts)
+
+
+def _own_part(applied: Obj, resource: ResourceType, subresource: str) -> Obj:
+    """What of an applied object its path takes in; the rest is neither merged nor owned."""
+    if subresource == "status":
+        return {key: applied[key] for key in ("apiVersion", "kind", "metadata", "status") if key in applied}
+    if "status" in resource.subresources:
+        return {key: value for key, value in applied.items() if key != "status"}
+    return applied
+
+
+def _confined(new: Obj, live: Obj, resource: ResourceType, subresource: str) -> Obj:
+    """The part of an update that its path may change: all but the status, or the status alone."""
+    if subresource == "status":
+        return _status_only(new, live, resource)
+    if "status" not in resource.subresources:
+        return new
+    new = {key: value for key, value in new.items() if key != "status"}
+    return new | {"status": live["status"]} if "status" in live else new
+
+
+def _status_only(new: Obj, live: Obj, resource: ResourceType) -> Obj:
+    """The live object with the new status; built-in kinds take labels and annotations along, as really."""
+    meta = dict(live["metadata"])
+    changeable = (
+        ("managedFields",) if resource.custom else ("managedFields", "labels", "annotations", "finalizers")
+    )
+    for key in changeable:
+        if key in new["metadata"]:
+            meta[key] = new["metadata"][key]
+        else:
+            meta.pop(key, None)
+    result = {key: value for key, value in live.items() if key != "status"} | {"metadata": meta}
+    return result | {"status": new["status"]} if "status" in new else result
+
+
+def _with_managed_fields(obj: Obj, fields: list[Obj] | None) -> Obj:
+    meta = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
+    if fields:
+        meta["managedFields"] = fields
+    return obj | {"metadata": meta}
+
+
+def _same(new: Obj, live: Obj) -> bool:
+    """Whether a write changes nothing: times in managedFields alone do not count."""
+    if new == live:
+        return True
+    if _without_managed_fields(new) != _without_managed_fields(live):
+        return False
+    return _owners(new) == _owners(live)
+
+
+def _without_managed_fields(obj: Obj) -> Obj:
+    return obj | {
+        "metadata": {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
+    }
+
+
+def _owners(obj: Obj) -> list[Obj]:
+    fields = obj["metadata"].get("managedFields") or []
+    return sorted(
+        ({k: v for k, v in entry.items() if k != "time"} for entry in fields),
+        key=lambda entry: (
+            entry.get("manager", ""),
+            entry.get("operation", ""),
+            entry.get("subresource", ""),
+        ),
+    )

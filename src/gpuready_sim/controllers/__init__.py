@@ -2,7 +2,7 @@
 
     daemonset/  pods of DaemonSets: placement, rolling update, status
     scheduler/  binds pods, or says why not
-    garbage/    owner references, finalizers of deletion, namespaces
+    garbage/    owner references, finalizers of deletion
     nodes/      Ready, taints, eviction, pods of deleted nodes
 
 Each folder has pure decisions and one thin loop; `run.py` puts them into one asyncio process. All are

@@ -8,7 +8,6 @@ from gpuready_sim.client import (
     CONTROLLER_REVISIONS,
     DAEMON_SETS,
     LEASES,
-    NAMESPACES,
     NODES,
     PODS,
     SimClient,
@@ -23,11 +22,10 @@ class Caches:
         self.daemon_sets = Informer(client, DAEMON_SETS)
         self.revisions = Informer(client, CONTROLLER_REVISIONS)
         self.leases = Informer(client, LEASES, namespace="kube-node-lease")
-        self.namespaces = Informer(client, NAMESPACES)
 
     @property
     def all(self) -> tuple[Informer, ...]:
-        return (self.nodes, self.pods, self.daemon_sets, self.revisions, self.leases, self.namespaces)
+        return (self.nodes, self.pods, self.daemon_sets, self.revisions, self.leases)
 
     async def wait_synced(self) -> None:
         await asyncio.gather(*(informer.wait_synced() for informer in self.all))

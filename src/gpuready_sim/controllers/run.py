@@ -10,7 +10,6 @@ from gpuready_sim.controllers.caches import Caches
 from gpuready_sim.controllers.daemonset.loop import DaemonSetController
 from gpuready_sim.controllers.garbage.graph import Graph
 from gpuready_sim.controllers.garbage.loop import GarbageCollector
-from gpuready_sim.controllers.garbage.namespaces import NamespaceController
 from gpuready_sim.controllers.nodes.loop import NodeController
 from gpuready_sim.controllers.scheduler.loop import Scheduler
 
@@ -24,14 +23,12 @@ async def run_controllers(client: SimClient, settings: Settings | None = None) -
     """Until cancelled."""
     chosen = settings or Settings()
     caches = Caches(client)
-    graph = Graph()
     loops = (
         DaemonSetController(client, caches),
         Scheduler(client, caches),
         NodeController(client, caches, grace_s=chosen.node_grace_s),
-        NamespaceController(client, caches, graph),
     )
-    collector = GarbageCollector(client, graph)
+    collector = GarbageCollector(client, Graph())
     async with asyncio.TaskGroup() as group:
         for informer in caches.all:
             group.create_task(informer.run())

@@ -1,1 +1,1 @@
-"""Owner references, deletion finalizers, and namespaces that are being deleted."""
+"""Owner references and the deletion finalizers; namespaces are emptied by the API server itself."""

@@ -77,9 +77,6 @@ class Graph:
     def dependents(self, uid: str) -> list[Item]:
         return [self._items[d] for d in sorted(self._dependents.get(uid, ()))]
 
-    def in_namespace(self, namespace: str) -> list[Item]:
-        return [item for item in self._items.values() if item.namespace == namespace]
-
 
 class Owner(StrEnum):
     """What became of one owner reference."""

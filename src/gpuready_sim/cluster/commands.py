@@ -1,0 +1,152 @@
+"""What `gpuready-sim` asks of a running cluster: one method each, answers as JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from gpuready_sim.cluster.machines import Machine, MachineError
+from gpuready_sim.errors import SimulatorError
+
+if TYPE_CHECKING:
+    from gpuready_sim.cluster.supervisor import Supervisor
+
+Args = Mapping[str, Any]
+MAX_API_STOP_S = 3600
+
+
+class CommandError(SimulatorError):
+    """A command that does not exist or names something that is not there."""
+
+
+class Commands:
+    def __init__(self, cluster: Supervisor) -> None:
+        self._cluster = cluster
+        self._known = {
+            "status": self._status,
+            "reboot": self._reboot,
+            "environment": self._environment,
+            "fault xid": self._xid,
+            "fault lost": self._lost,
+            "fault reset": self._reset,
+            "fault inforom": self._inforom,
+            "fault hang": self._hang,
+            "fault driver-update": self._driver_update,
+            "fault driver-reload": self._driver_reload,
+            "fault kubelet-restart": self._kubelet_restart,
+            "fault api-stop": self._api_stop,
+        }
+
+    async def handle(self, command: str, args: Args) -> object:
+        action = self._known.get(command)
+        if action is None:
+            raise CommandError(
+                f"unknown command {command!r}",
+                next_step="is this gpuready-sim the one that started the cluster?",
+            )
+        return await action(args)
+
+    async def _status(self, args: Args) -> object:
+        cluster = self._cluster
+        processes = [
+            {"name": "supervisor", "pid": os.getpid()},
+            {"name": "apiserver", "pid": cluster.api_server.pid},
+        ]
+        if cluster.operator:
+            restarts = cluster.operator.restarts
+            processes.append({"name": "operator", "pid": cluster.operator.pid, "restarts": restarts})
+        return {
+            "name": cluster.place.name,
+            "kubeconfig": str(cluster.place.kubeconfig),
+            "server": f"https://127.0.0.1:{cluster.api_server.port}",
+            "directory": str(cluster.place.directory),
+            "started": cluster.started,
+            "processes": processes,
+            "nodes": [machine.status() for machine in cluster.machines.values()],
+        }
+
+    async def _reboot(self, args: Args) -> object:
+        machine = self._machine(args["node"])
+        return {"bootId": await machine.reboot(self._cluster.api_server.access)}
+
+    async def _environment(self, args: Args) -> object:
+        return self._machine(args["node"]).environment()
+
+    async def _xid(self, args: Args) -> object:
+        machine, index = self._gpu(args["target"])
+        with machine.gpus() as gpus:
+            gpus.raise_xid(index, int(args["code"]))
+            return {"uuid": gpus.gpus()[index].uuid}
+
+    async def _lost(self, args: Args) -> object:
+        machine, index = self._gpu(args["target"])
+        with machine.gpus() as gpus:
+            gpus.set_lost(index)
+            return {"uuid": gpus.gpus()[index].uuid}
+
+    async def _reset(self, args: Args) -> object:
+        machine, index = self._gpu(args["target"])
+        with machine.gpus() as gpus:
+            if not gpus.reset(index):
+                raise MachineError(
+                    f"GPU {args['target']} cannot be reset",
+                    why="it has fallen off the bus; a reset does not reach it",
+                    next_step=f"reboot the node: gpuready-sim reboot {machine.name}",
+                )
+            return {"uuid": gpus.gpus()[index].uuid}
+
+    async def _inforom(self, args: Args) -> object:
+        machine, index = self._gpu(args["target"])
+        with machine.gpus() as gpus:
+            gpus.set_inforom_corrupt(index, bool(args.get("corrupt", True)))
+            return {"uuid": gpus.gpus()[index].uuid}
+
+    async def _hang(self, args: Args) -> object:
+        """For so long every NVML call on the node waits; then all of them return."""
+        machine, seconds = self._machine(args["node"]), float(args["seconds"])
+        with machine.gpus() as gpus:
+            gpus.set_hang_s(seconds)
+        if seconds:
+            asyncio.get_running_loop().call_later(seconds, _end_hang, machine)
+        return {}
+
+    async def _driver_update(self, args: Args) -> object:
+        return self._machine(args["node"]).update_driver(args["version"])
+
+    async def _driver_reload(self, args: Args) -> object:
+        return await self._machine(args["node"]).reload_driver()
+
+    async def _kubelet_restart(self, args: Args) -> object:
+        await self._machine(args["node"]).restart_kubelet()
+        return {}
+
+    async def _api_stop(self, args: Args) -> object:
+        seconds = min(float(args["seconds"]), MAX_API_STOP_S)
+        await self._cluster.api_server.stop_for(seconds)
+        return {"stoppedSeconds": seconds}
+
+    def _machine(self, name: str) -> Machine:
+        machine = self._cluster.machines.get(name)
+        if machine is None:
+            known = ", ".join(self._cluster.machines)
+            raise CommandError(f"there is no node {name!r}", why=f"the cluster has {known}")
+        return machine
+
+    def _gpu(self, target: str) -> tuple[Machine, int]:
+        """NODE/GPU, the GPU by index or uuid."""
+        name, slash, gpu = target.partition("/")
+        if not slash or not gpu:
+            raise CommandError(
+                f"{target!r} names no GPU",
+                why="a GPU is named NODE/GPU, with its index or uuid",
+                next_step=f"for example {next(iter(self._cluster.machines))}/0",
+            )
+        machine = self._machine(name)
+        return machine, machine.gpu_index(gpu)
+
+
+def _end_hang(machine: Machine) -> None:
+    with machine.gpus() as gpus:
+        gpus.set_hang_s(0)

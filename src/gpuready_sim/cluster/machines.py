@@ -1,0 +1,194 @@
+"""One node of the cluster: its hardware, its kubelet, and what can happen to it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gpuready_sim.client import Access
+from gpuready_sim.cluster.node_service import NodeService
+from gpuready_sim.cluster.spec import NodeSpec
+from gpuready_sim.errors import DriverInUseError, SimulatorError
+from gpuready_sim.hardware import machine as hardware
+from gpuready_sim.hardware.state import GpuState, Holder
+
+CONTAINER_DRIVER_ROOT = "run/nvidia/driver"
+LIBRARY_DIRS = ("usr/lib/x86_64-linux-gnu", "usr/lib64")
+RELOAD_WAIT_S = 10.0
+_POLL_S = 0.1
+
+
+class MachineError(SimulatorError):
+    """A node that cannot do what was asked of it."""
+
+
+class Machine:
+    """A simulated machine and the kubelet on it."""
+
+    def __init__(self, spec: NodeSpec, directory: Path, address: str) -> None:
+        self.spec = spec
+        self.directory = directory
+        self.address = address
+        self.service = NodeService(spec, directory, address)
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def root(self) -> Path:
+        return self.directory / "root"
+
+    def build(self) -> None:
+        """Make the machine's files, with the host driver installed and loaded if it has one."""
+        hardware.build_node_root(self.directory, _hardware_spec(self.spec))
+        if self.spec.driver_version:
+            hardware.install_driver(self.root, self.spec.driver_version)
+            self._load_host_driver()
+
+    def _load_host_driver(self) -> None:
+        installed = hardware.installed_version(self.root)
+        if installed and self.spec.gpus:
+            hardware.load_driver(self.directory, installed)
+
+    async def start(self, access: Access) -> None:
+        await self.service.start(access)
+
+    async def stop(self) -> None:
+        """Power off: the kubelet and every container end."""
+        await self.service.stop(kill_pods=True)
+
+    async def restart_kubelet(self) -> None:
+        """The kubelet ends and comes back; containers keep running."""
+        await self.service.restart()
+
+    async def reboot(self, access: Access) -> str:
+        """New boot id (returned), /run empty, modules gone; a host driver loads again at boot."""
+        await self.service.stop(kill_pods=True)
+        boot_id = hardware.reboot(self.directory)
+        self._load_host_driver()
+        await self.service.start(access)
+        return boot_id
+
+    # --- GPUs -------------------------------------------------------------------------------------------
+    def gpus(self) -> GpuState:
+        return hardware.gpu_state(self.directory)
+
+    def gpu_index(self, text: str) -> int:
+        """By index or uuid; raises MachineError that says which there are."""
+        with self.gpus() as state:
+            known = state.gpus()
+        for gpu in known:
+            if text in (str(gpu.index), gpu.uuid):
+                return gpu.index
+        has = f"it has {', '.join(str(gpu.index) for gpu in known)}" if known else "it has no GPUs"
+        raise MachineError(
+            f"node {self.name} has no GPU {text!r}", why=has, next_step="name one by index or uuid"
+        )
+
+    # --- the driver -------------------------------------------------------------------------------------
+    def driver_root(self) -> Path | None:
+        """The root below which user-space driver files are: the host's or the driver container's."""
+        for root in (self.root, self.root / CONTAINER_DRIVER_ROOT):
+            if hardware.installed_version(root):
+                return root
+        return None
+
+    def driver(self) -> dict[str, str | None]:
+        """Where the driver is, the version installed there, and the version of the loaded module."""
+        root = self.driver_root()
+        where = None if root is None else "host" if root == self.root else "container"
+        return {
+            "where": where,
+            "installed": hardware.installed_version(root) if root else None,
+            "loaded": hardware.loaded_version(self.directory),
+        }
+
+    def update_driver(self, version: str) -> dict[str, str | None]:
+        """New libraries under the old module, as a package upgrade on the host does."""
+        if self.driver_root() != self.root:
+            raise MachineError(
+                f"node {self.name} has no driver on the host",
+                why="a driver in a container is updated by changing its image",
+                next_step="change the ClusterPolicy's spec.driver.version",
+            )
+        hardware.update_driver(self.root, version)
+        return self.driver()
+
+    async def reload_driver(self) -> dict[str, str | None]:
+        """Unload the module and load that of the installed version; refused while somebody holds NVML."""
+        root = self.driver_root()
+        if root is None:
+            raise MachineError(f"node {self.name} has no driver", why="none is installed on it")
+        deadline = time.monotonic() + RELOAD_WAIT_S
+        while True:
+            try:
+                hardware.unload_driver(self.directory)
+                break
+            except DriverInUseError as exc:
+                if time.monotonic() > deadline:
+                    raise self._in_use(exc.holders) from exc
+            await asyncio.sleep(_POLL_S)
+        version = hardware.installed_version(root)
+        assert version is not None
+        hardware.load_driver(self.directory, version)
+        return self.driver()
+
+    def _in_use(self, holders: tuple[tuple[int, str], ...]) -> MachineError:
+        who = "; ".join(self._describe(Holder(pid, command)) for pid, command in holders)
+        return MachineError(
+            f"the driver of {self.name} cannot be unloaded",
+            why=f"after {RELOAD_WAIT_S:g} s these still hold NVML: {who}",
+            next_step="end them (delete the pod, or drain the node), then try again",
+        )
+
+    def _describe(self, holder: Holder) -> str:
+        pod = self.service.pod_of(holder.pid)
+        return f"pid {holder.pid}, {holder.command}, {f'pod {pod}' if pod else 'no pod'}"
+
+    # --- programs on the host ---------------------------------------------------------------------------
+    def environment(self) -> dict[str, str]:
+        """What a program on this host needs to see the host's files and GPUs."""
+        roots = [self.root, self.root / CONTAINER_DRIVER_ROOT]
+        return {
+            "GPUREADY_ROOT": str(self.root),
+            "LD_LIBRARY_PATH": ":".join(str(root / d) for root in roots for d in LIBRARY_DIRS),
+            "NVSIM_STATE": str(self.directory / "gpus.state"),
+            "NVSIM_DEV": str(self.root / "dev"),
+            "NODE_NAME": self.name,
+        }
+
+    def status(self) -> Mapping[str, Any]:
+        with self.gpus() as state:
+            gpus = state.gpus()
+        return {
+            "name": self.name,
+            "address": self.address,
+            "kubelet": "running" if self.service.running else "stopped",
+            "driver": self.driver(),
+            "gpus": [
+                {
+                    "index": gpu.index,
+                    "uuid": gpu.uuid,
+                    "name": gpu.name,
+                    "model": model,
+                    "lost": gpu.lost,
+                    "lastXid": gpu.last_xid or None,
+                    "inforomCorrupt": gpu.inforom_corrupt,
+                }
+                for gpu, model in zip(gpus, self.spec.gpus, strict=True)
+            ],
+        }
+
+
+def _hardware_spec(spec: NodeSpec) -> hardware.MachineSpec:
+    return hardware.MachineSpec(
+        name=spec.name,
+        gpus=tuple((model, 1) for model in spec.gpus),
+        kernel=spec.kernel,
+        os_id=spec.os_id,
+        os_version=spec.os_version,
+    )

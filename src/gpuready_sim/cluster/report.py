@@ -1,0 +1,126 @@
+"""What `gpuready-sim status` and `requests` print."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from gpuready_sim import control, request_log
+from gpuready_sim.client import NODES, PODS, ApiStatus, SimClient, Unreachable
+from gpuready_sim.cluster.places import Place
+
+
+def print_status(name: str, *, as_json: bool) -> int:
+    """Exit code: 0 when all is well, 1 when something is not."""
+    place = Place.of(name)
+    state = control.ask(place.control, "status")
+    asyncio.run(_add_kubernetes_view(place, state))
+    if as_json:
+        print(json.dumps(state, indent=2))  # noqa: T201
+    else:
+        _print_tables(state)
+    return 0 if all(_is_well(node) for node in state["nodes"]) else 1
+
+
+async def _add_kubernetes_view(place: Place, state: dict[str, Any]) -> None:
+    """Ready, taints and pod counts of each node; absent while the API server does not answer."""
+    try:
+        async with SimClient.from_kubeconfig(place.kubeconfig, user_agent="gpuready-sim") as client:
+            nodes = {n["metadata"]["name"]: n for n in (await client.list(NODES))[0]}
+            pods = (await client.list(PODS))[0]
+    except (ApiStatus, Unreachable, OSError):
+        state["api"] = "no answer"
+        return
+    state["api"] = "ok"
+    counts = Counter(pod["spec"].get("nodeName") for pod in pods)
+    for node in state["nodes"]:
+        known = nodes.get(node["name"])
+        node["ready"] = _ready_of(known) if known else "Deleted"
+        node["pods"] = counts[node["name"]]
+        node["allocatable"] = ((known or {}).get("status") or {}).get("allocatable") or {}
+    state["unscheduledPods"] = counts[None]
+
+
+def _ready_of(node: Mapping[str, Any]) -> str:
+    conditions = (node.get("status") or {}).get("conditions") or []
+    return next((c["status"] for c in conditions if c["type"] == "Ready"), "Unknown")
+
+
+def _is_well(node: Mapping[str, Any]) -> bool:
+    faulty = any(gpu["lost"] or gpu["lastXid"] or gpu["inforomCorrupt"] for gpu in node["gpus"])
+    return node.get("ready") == "True" and not faulty
+
+
+def _print_tables(state: Mapping[str, Any]) -> None:
+    console = Console(highlight=False, soft_wrap=True)
+    table = _table("NODE", "READY", "GPUS", "DRIVER", "KUBELET", "PODS", "FAULTS")
+    for node in state["nodes"]:
+        models = Counter(gpu["model"] for gpu in node["gpus"])
+        table.add_row(
+            node["name"],
+            {"True": "yes", "False": "no"}.get(node.get("ready", ""), node.get("ready", "-")),
+            ", ".join(f"{count} x {model}" for model, count in models.items()) or "-",
+            _driver_text(node["driver"]),
+            node["kubelet"],
+            str(node.get("pods", "-")),
+            ", ".join(_faults(node["gpus"])) or "-",
+        )
+    console.print(table)
+    console.print()
+    processes = _table("PROCESS", "PID")
+    for process in state["processes"]:
+        processes.add_row(process["name"], str(process["pid"] or "not running"))
+    console.print(processes)
+    console.print(f"\nkubeconfig: {state['kubeconfig']}\nAPI server: {state['server']} ({state['api']})")
+
+
+def _driver_text(driver: Mapping[str, str | None]) -> str:
+    installed, loaded = driver["installed"], driver["loaded"]
+    if not installed:
+        return "-"
+    if installed == loaded:
+        return f"{driver['where']} {installed}"
+    return f"{driver['where']} {installed}, module {loaded or 'not loaded'}"
+
+
+def _faults(gpus: Iterable[Mapping[str, Any]]) -> Iterable[str]:
+    for gpu in gpus:
+        words = ["lost"] if gpu["lost"] else []
+        words += [f"XID {gpu['lastXid']}"] if gpu["lastXid"] else []
+        words += ["infoROM"] if gpu["inforomCorrupt"] else []
+        if words:
+            yield f"{gpu['index']}: {' '.join(words)}"
+
+
+def _table(*columns: str) -> Table:
+    table = Table(*columns, box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
+    for column in table.columns:
+        column.no_wrap = True
+    return table
+
+
+def print_requests(name: str, *, writes_only: bool, since: datetime | None, as_json: bool) -> int:
+    place = Place.of(name)
+    if not place.requests.exists():
+        raise control.NotRunning(
+            f"cluster {name} has no requests",
+            why=f"{place.requests} is not there",
+            next_step=f"start it with `gpuready-sim up --name {name} --detach`",
+        )
+    for line in request_log.read(place.requests, writes_only=writes_only, since=since):
+        print(json.dumps(line.fields) if as_json else _request_text(line))  # noqa: T201
+    return 0
+
+
+def _request_text(line: request_log.RequestLine) -> str:
+    fields = line.fields
+    columns = ((fields["client"], 20), (fields["verb"], 16), (line.what, 36), (line.name or "-", 52))
+    text = " ".join(str(value).ljust(width) for value, width in columns)
+    return f"{fields['time']} {text} {fields['code']}"

@@ -1,0 +1,291 @@
+"""cluster.yaml: the nodes of a simulated cluster. Pure.
+
+    nodes:
+    - name: h100                       # with count: name-0, name-1, ...
+      count: 2
+      gpus: {H100-SXM5-80GB: 8}        # or a list of models, in slot order
+      driver: {where: host, version: 570.86.10}
+      kernel: 5.15.0-116-generic
+      os: {id: ubuntu, version: "22.04"}
+      labels: {team: ml}
+      taints: [{key: nvidia.com/gpu, value: present, effect: NoSchedule}]
+      cpu: 64
+      memory: 512Gi
+    nodeGraceSeconds: 8                # a node silent this long becomes NotReady
+
+Only `nodes` and each `name` are required. An error names the path, the value and what is allowed.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from gpuready_sim.controllers.quantity import parse_quantity
+from gpuready_sim.errors import SimulatorError
+from gpuready_sim.hardware.catalogue import MODELS
+
+DEFAULT_DRIVER_VERSION = "570.86.10"
+DEFAULT_KERNEL = "5.15.0-116-generic"
+MAX_GPUS = 32
+DRIVER_PLACES = ("host", "container", "none")
+TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_DRIVER_VERSION = re.compile(r"\d+(\.\d+){1,2}")
+
+DEFAULT_CLUSTER = """\
+nodes:
+- name: cpu-0
+- name: l4-0
+  gpus: {L4: 2}
+  driver: {where: host}
+"""
+
+
+class SpecError(SimulatorError):
+    """cluster.yaml says something that cannot be built."""
+
+
+@dataclass(frozen=True)
+class NodeSpec:
+    """One machine. `driver_version` is None unless the driver is on the host."""
+
+    name: str
+    gpus: tuple[str, ...] = ()  # catalogue keys, in slot order
+    driver_where: str = "none"
+    driver_version: str | None = None
+    kernel: str = DEFAULT_KERNEL
+    os_id: str = "ubuntu"
+    os_version: str = "22.04"
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Mapping[str, str], ...] = ()
+    cpu: str = "16"
+    memory: str = "64Gi"
+
+
+@dataclass(frozen=True)
+class ClusterSpec:
+    nodes: tuple[NodeSpec, ...]
+    node_grace_s: float = 8.0
+
+    @classmethod
+    def load(cls, path: Path) -> ClusterSpec:
+        try:
+            text = path.read_text()
+        except OSError as exc:
+            raise SpecError(
+                f"cannot read {path}",
+                why=exc.strerror or str(exc),
+                next_step="give --file a cluster.yaml; examples/ has some",
+            ) from exc
+        return cls.parse(text, source=str(path))
+
+    @classmethod
+    def parse(cls, text: str, *, source: str = "cluster.yaml") -> ClusterSpec:
+        """raises SpecError"""
+        try:
+            tree = yaml.safe_load(text)
+        except yaml.YAMLError as exc:
+            raise SpecError(f"{source} is no YAML", why=str(exc).replace("\n", " ")) from exc
+        reader = _Reader(tree, source)
+        reader.only("nodes", "nodeGraceSeconds")
+        entries = reader.list_at("nodes", required=True)
+        nodes = [node for entry in entries for node in _nodes(entry)]
+        if not nodes:
+            raise reader.error("nodes", tree.get("nodes"), "a list with at least one node")
+        _refuse_doubles(nodes, source)
+        return cls(tuple(nodes), float(reader.number_at("nodeGraceSeconds", 8)))
+
+
+def _nodes(entry: _Reader) -> list[NodeSpec]:
+    entry.only("name", "count", "gpus", "driver", "kernel", "os", "labels", "taints", "cpu", "memory")
+    name = entry.text_at("name")
+    if not name or not _NAME.fullmatch(name):
+        raise entry.error("name", name, "lower case letters, digits and '-', at most 63, as for any node")
+    gpus = _gpus(entry)
+    where, version = _driver(entry, bool(gpus))
+    system = entry.child("os")
+    system.only("id", "version")
+    count = int(entry.number_at("count", 0))
+    names = [f"{name}-{i}" for i in range(count)] if "count" in entry else [name]
+    return [
+        NodeSpec(
+            name=one,
+            gpus=gpus,
+            driver_where=where,
+            driver_version=version,
+            kernel=entry.text_at("kernel", DEFAULT_KERNEL),
+            os_id=system.text_at("id", "ubuntu"),
+            os_version=system.text_at("version", "22.04"),
+            labels=entry.strings_at("labels"),
+            taints=tuple(_taint(taint) for taint in entry.list_at("taints")),
+            cpu=entry.quantity_at("cpu", "16"),
+            memory=entry.quantity_at("memory", "64Gi"),
+        )
+        for one in names
+    ]
+
+
+def _gpus(entry: _Reader) -> tuple[str, ...]:
+    value = entry.get("gpus")
+    if value is None:
+        return ()
+    if isinstance(value, Mapping):
+        pairs = [(f"gpus.{model}", model, count) for model, count in value.items()]
+    elif isinstance(value, list):
+        pairs = [_listed_gpu(entry, i, item) for i, item in enumerate(value)]
+    else:
+        raise entry.error("gpus", value, "{model: count} or a list of models")
+    models: list[str] = []
+    for path, model, count in pairs:
+        if model not in MODELS:
+            known = ", ".join(MODELS)
+            raise entry.error(path, model, f"one of the known models: {known}", guess=_near(model, MODELS))
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise entry.error(path, count, "a whole number, 1 or more")
+        models += [str(model)] * count
+    if len(models) > MAX_GPUS:
+        raise entry.error("gpus", f"{len(models)} GPUs", f"at most {MAX_GPUS} in one node")
+    return tuple(models)
+
+
+def _listed_gpu(entry: _Reader, index: int, item: object) -> tuple[str, object, object]:
+    path = f"gpus[{index}]"
+    if isinstance(item, Mapping):
+        reader = entry.child(path, item)
+        reader.only("model", "count")
+        return f"{path}.model", item.get("model"), item.get("count", 1)
+    return path, item, 1
+
+
+def _driver(entry: _Reader, has_gpus: bool) -> tuple[str, str | None]:
+    value = entry.get("driver")
+    if value is None:
+        return ("host", DEFAULT_DRIVER_VERSION) if has_gpus else ("none", None)
+    reader = entry.child("driver", {"where": value} if isinstance(value, str) else None)
+    reader.only("where", "version")
+    where = reader.text_at("where", "host")
+    if where not in DRIVER_PLACES:
+        raise reader.error(
+            "where", where, f"one of {', '.join(DRIVER_PLACES)}", guess=_near(where, DRIVER_PLACES)
+        )
+    version = reader.text_at("version")
+    if where != "host":
+        if version:
+            raise reader.error(
+                "version", version, "only with where: host (a driver container brings its image's version)"
+            )
+        return where, None
+    if version and not _DRIVER_VERSION.fullmatch(version):
+        raise reader.error("version", version, "a driver version such as 570.86.10")
+    return where, version or DEFAULT_DRIVER_VERSION
+
+
+def _taint(taint: _Reader) -> dict[str, str]:
+    taint.only("key", "value", "effect")
+    key, effect = taint.text_at("key"), taint.text_at("effect", "NoSchedule")
+    if not key:
+        raise taint.error("key", key, "a label key such as nvidia.com/gpu")
+    if effect not in TAINT_EFFECTS:
+        raise taint.error(
+            "effect", effect, f"one of {', '.join(TAINT_EFFECTS)}", guess=_near(effect, TAINT_EFFECTS)
+        )
+    value = taint.text_at("value")
+    return {"key": key, "effect": effect} | ({"value": value} if value else {})
+
+
+def _refuse_doubles(nodes: Sequence[NodeSpec], source: str) -> None:
+    seen: set[str] = set()
+    for node in nodes:
+        if node.name in seen:
+            raise SpecError(
+                f"{source}: two nodes are called {node.name}",
+                why="a node's name is its identity; count: N makes name-0 to name-(N-1)",
+                next_step="rename one of them",
+            )
+        seen.add(node.name)
+
+
+class _Reader:
+    """A mapping of the file that knows its own path, for errors."""
+
+    def __init__(self, value: object, source: str, path: str = "") -> None:
+        self._source = source
+        self._path = path
+        if not isinstance(value, Mapping):
+            raise self.error("", value, "a mapping of keys to values")
+        self._value: Mapping[str, Any] = value
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._value
+
+    def get(self, key: str) -> Any:
+        return self._value.get(key)
+
+    def child(self, key: str, value: Mapping[str, Any] | None = None) -> _Reader:
+        content = value if value is not None else self._value.get(key) or {}
+        return _Reader(content, self._source, self._at(key))
+
+    def only(self, *allowed: str) -> None:
+        for key in self._value:
+            if key not in allowed:
+                raise self.error(str(key), None, f"one of {', '.join(allowed)}", guess=_near(key, allowed))
+
+    def list_at(self, key: str, *, required: bool = False) -> list[_Reader]:
+        value = self._value.get(key)
+        if value is None and not required:
+            return []
+        if not isinstance(value, list):
+            raise self.error(key, value, "a list")
+        return [_Reader(item, self._source, self._at(f"{key}[{i}]")) for i, item in enumerate(value)]
+
+    def text_at(self, key: str, default: str = "") -> str:
+        value = self._value.get(key)
+        if value is None:
+            return default
+        if isinstance(value, bool | list | Mapping):
+            raise self.error(key, value, "a text")
+        if isinstance(value, float):
+            # 22.10 without quotes is the number 22.1: say so instead of using it.
+            raise self.error(
+                key, value, 'a text in quotes, such as "22.04" (without them YAML reads a number)'
+            )
+        return str(value)
+
+    def strings_at(self, key: str) -> dict[str, str]:
+        child = self.child(key)
+        return {name: child.text_at(name) for name in child._value}
+
+    def number_at(self, key: str, default: float) -> float:
+        value = self._value.get(key, default)
+        if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+            raise self.error(key, value, "a number, 0 or more")
+        return value
+
+    def quantity_at(self, key: str, default: str) -> str:
+        value = self._value.get(key, default)
+        try:
+            parse_quantity(value)
+        except ValueError as exc:
+            raise self.error(key, value, "a quantity such as 16, 500m or 64Gi") from exc
+        return str(value)
+
+    def error(self, key: str, value: object, allowed: str, *, guess: str = "") -> SpecError:
+        path = self._at(key) or "the file"
+        shown = f"{path}: {value!r} is not allowed" if value is not None else f"{path} is not allowed here"
+        hint = f"use {guess!r}" if guess else "correct the file"
+        return SpecError(f"{self._source}: {shown}", why=f"it must be {allowed}", next_step=hint)
+
+    def _at(self, key: str) -> str:
+        return f"{self._path}.{key}" if self._path and key else self._path or key
+
+
+def _near(word: object, known: Iterable[str]) -> str:
+    found = difflib.get_close_matches(str(word).lower(), [k.lower() for k in known], n=1, cutoff=0.5)
+    return next((k for k in known if found and k.lower() == found[0]), "")

@@ -1,0 +1,123 @@
+"""Starts a cluster, keeps it running, and takes it down again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from gpuready_sim import control
+from gpuready_sim.client import SimClient
+from gpuready_sim.cluster.commands import Commands
+from gpuready_sim.cluster.control_plane import (
+    OPERATOR_NAMESPACE,
+    ApiServer,
+    Operator,
+    create_namespace,
+    install_crds,
+    wait_nodes_ready,
+)
+from gpuready_sim.cluster.machines import Machine
+from gpuready_sim.cluster.places import AddressRange, Place, claim_addresses, owned
+from gpuready_sim.cluster.processes import ProcessError
+from gpuready_sim.cluster.spec import ClusterSpec
+from gpuready_sim.controllers.run import Settings, run_controllers
+
+log = logging.getLogger(__name__)
+NODES_READY_S = 60.0
+
+
+class Supervisor:
+    """One running cluster: everything that a command may touch."""
+
+    def __init__(self, place: Place, spec: ClusterSpec, *, with_operator: bool = True) -> None:
+        self.place = place
+        self.spec = spec
+        self.started = time.time()
+        self.api_server = ApiServer(place)
+        self.operator = Operator(place) if with_operator else None
+        self.machines: dict[str, Machine] = {}
+
+    async def run(self, on_ready: Callable[[Supervisor], None], stop: asyncio.Event) -> None:
+        """Bring everything up, call `on_ready`, and stay until `stop` is set."""
+        async with self._running() as tasks:
+            on_ready(self)
+            stopping = asyncio.create_task(stop.wait())
+            done, _ = await asyncio.wait([stopping, *tasks], return_when=asyncio.FIRST_COMPLETED)
+            stopping.cancel()
+            for task in done - {stopping}:
+                task.result()  # a part of the cluster failed: say why
+
+    @asynccontextmanager
+    async def _running(self) -> AsyncIterator[list[asyncio.Task[None]]]:
+        async with AsyncExitStack() as stack:
+            await self.api_server.start()
+            stack.push_async_callback(self.api_server.stop)
+            access = self.api_server.access
+            client = await stack.enter_async_context(SimClient(access))
+            await create_namespace(client, OPERATOR_NAMESPACE)
+            addresses = claim_addresses(self.place.name)
+            stack.callback(addresses.close)
+            await self._build_machines(addresses)
+            settings = Settings(node_grace_s=self.spec.node_grace_s)
+            tasks = [
+                asyncio.create_task(run_controllers(client, settings)),
+                asyncio.create_task(self.api_server.keep_alive()),
+            ]
+            stack.push_async_callback(_cancel, tasks)
+            stack.push_async_callback(self._power_off)
+            await asyncio.gather(*(machine.start(access) for machine in self.machines.values()))
+            server = await control.serve(self.place.control, Commands(self).handle)
+            stack.callback(server.close)
+            if self.operator:
+                await install_crds(client)
+                tasks.append(asyncio.create_task(self.operator.run()))
+            await self._wait_ready(client)
+            yield tasks
+
+    async def _build_machines(self, addresses: AddressRange) -> None:
+        for index, node in enumerate(self.spec.nodes):
+            machine = Machine(node, self.place.node(node.name), addresses.address(index))
+            await asyncio.to_thread(machine.build)
+            self.machines[node.name] = machine
+
+    async def _power_off(self) -> None:
+        await asyncio.gather(*(machine.stop() for machine in self.machines.values()), return_exceptions=True)
+
+    async def _wait_ready(self, client: SimClient) -> None:
+        missing = await wait_nodes_ready(client, set(self.machines), timeout_s=NODES_READY_S)
+        if missing:
+            raise ProcessError(
+                f"not Ready after {NODES_READY_S:g} s: {', '.join(sorted(missing))}",
+                next_step=f"see {self.place.logs}",
+            )
+
+
+async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def supervise(
+    place: Place,
+    spec: ClusterSpec,
+    *,
+    with_operator: bool,
+    on_clean: Callable[[], None],
+    on_ready: Callable[[Supervisor], None],
+    stop: asyncio.Event,
+) -> None:
+    """The whole life of a cluster under its lock.
+
+    on_clean  called once the directory is ours and empty: log files can be opened from then on
+    raises    PlaceError when it runs already; ProcessError when a part does not start or fails later
+    """
+    with owned(place):
+        place.clean()
+        on_clean()
+        log.info("cluster %s starts, process %s", place.name, os.getpid())
+        await Supervisor(place, spec, with_operator=with_operator).run(on_ready, stop)

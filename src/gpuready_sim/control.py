@@ -1,0 +1,110 @@
+"""One JSON line asked, JSON lines answered, over a unix socket in the cluster's directory.
+
+    -> {"command": "fault xid", "args": {"target": "h100/3", "code": 79}}
+    <- {"ok": {...}}   or   {"error": {"what": ..., "why": ..., "next": ...}}
+
+The socket is reached through /proc/self/fd, so a long state directory does not meet the limit of 107
+bytes on socket paths.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import socket
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from gpuready_sim.errors import SimulatorError
+
+log = logging.getLogger(__name__)
+Handler = Callable[[str, Mapping[str, Any]], Awaitable[object]]
+LIMIT_BYTES = 16 * 1024 * 1024
+
+
+class NotRunning(SimulatorError):
+    """No supervisor listens for this cluster."""
+
+
+class Refused(SimulatorError):
+    """The supervisor's answer to a command that it could not follow."""
+
+
+async def serve(path: Path, handler: Handler) -> asyncio.Server:
+    """Listen; the caller closes the server."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            line = await reader.readline()
+            if line:
+                writer.write(json.dumps(await _outcome(handler, line), default=str).encode() + b"\n")
+                await writer.drain()
+        except ConnectionError:
+            pass  # the asking process has gone
+        finally:
+            writer.close()
+
+    path.unlink(missing_ok=True)
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    with _short(path) as short:
+        listening.bind(short)
+    path.chmod(0o600)
+    return await asyncio.start_unix_server(answer, sock=listening, limit=LIMIT_BYTES)
+
+
+async def _outcome(handler: Handler, line: bytes) -> dict[str, object]:
+    try:
+        request = json.loads(line)
+        return {"ok": await handler(request["command"], request.get("args") or {})}
+    except SimulatorError as exc:
+        return {"error": {"what": exc.what, "why": exc.why, "next": exc.next_step}}
+    except Exception as exc:
+        log.exception("command failed")
+        return {
+            "error": {"what": f"the simulator failed: {exc!r}", "why": "", "next": "see logs/supervisor.log"}
+        }
+
+
+def ask(path: Path, command: str, args: Mapping[str, Any] | None = None, *, timeout_s: float = 60) -> Any:
+    """Send one command and wait for its answer.
+
+    raises  NotRunning when nobody listens, Refused with the supervisor's reasons
+    """
+    request = json.dumps({"command": command, "args": dict(args or {})}).encode() + b"\n"
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock, _short(path) as short:
+            sock.settimeout(timeout_s)
+            sock.connect(short)
+            sock.sendall(request)
+            with sock.makefile("rb") as stream:
+                line = stream.readline()
+    except TimeoutError as exc:
+        raise Refused(f"no answer to {command!r} within {timeout_s:g} s") from exc
+    except OSError as exc:
+        name = path.parent.name
+        raise NotRunning(
+            f"cluster {name} is not running",
+            why=f"nothing listens on {path}",
+            next_step=f"start it with `gpuready-sim up --name {name} --detach`",
+        ) from exc
+    if not line:
+        raise Refused(f"the simulator ended during {command!r}", next_step="see logs/supervisor.log")
+    answer = json.loads(line)
+    if "error" in answer:
+        error = answer["error"]
+        raise Refused(error["what"], why=error["why"], next_step=error["next"])
+    return answer["ok"]
+
+
+@contextmanager
+def _short(path: Path) -> Iterator[str]:
+    """A path of a few bytes to the same file."""
+    directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{directory}/{path.name}"
+    finally:
+        os.close(directory)

@@ -21,7 +21,7 @@ _SHARED = "SHARED"
 
 @dataclass(frozen=True)
 class Sharing:
-    """strategy is "none", "time-slicing" or "mps"; 1 replica = exclusive; renamed = `nvidia.com/gpu.shared`."""
+    """strategy: none, time-slicing or mps; 1 replica = exclusive; renamed: offered as `….shared`."""
 
     strategy: str = "none"
     replicas: int = 1

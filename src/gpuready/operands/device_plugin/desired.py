@@ -47,7 +47,7 @@ class Chosen:
 
 
 def choose(settings: Settings, root: Root, boot: str, before: Chosen) -> Chosen:
-    """Read the configuration now; `before` is the last answer, whose good configuration outlives a bad one."""
+    """Read the configuration now; `before` is the last answer: its good one outlives a bad one."""
     path = _path_of(settings, root)
     if path is None:
         return before if before.effective else Chosen(effective=effective_of(settings, {}))
@@ -121,24 +121,16 @@ def _bad(exc: Exception, raw: bytes, before: Chosen) -> Chosen:
 
 
 def parse_text(text: str) -> Mapping[str, Any]:
-    """A configuration as JSON or YAML; YAML is only loaded for text that is not JSON.
+    """A configuration as JSON or YAML, in the shape of the file; only YAML loads a YAML parser.
 
     raises  PolicyError, ValueError
     """
     if text.lstrip().startswith("{"):
         found = json.loads(text)
-    else:
-        import yaml
+        return found if isinstance(found, Mapping) else {}
+    from gpuready.api.plugin_config import parse_plugin_config
 
-        try:
-            found = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        except yaml.YAMLError as exc:
-            raise PolicyError("the configuration is no YAML", why=str(exc).replace("\n", " ")) from exc
-    if found is None:
-        return {}
-    if not isinstance(found, Mapping):
-        raise PolicyError("the configuration is no mapping", why=f"it is {type(found).__name__}")
-    return found
+    return parse_plugin_config(text).to_json()
 
 
 def digest_of(raw: bytes) -> str:

@@ -32,7 +32,7 @@ def record_of(
         "registered": registered,
         "resources": [_resource(resource) for resource in plan.resources],
         "devices": [_device(card, facts, plan) for card in facts.cards],
-        "failures": list(facts.failures),
+        "missing": list(facts.failures),
         "config": _config(facts.chosen),
         "driver": {"module": facts.module, "library": facts.library},
         "problem": problem.to_json() if problem else None,
@@ -82,7 +82,7 @@ def _resource(resource: Resource) -> dict[str, Any]:
 def _device(card: Card, facts: Facts, plan: Plan) -> dict[str, Any]:
     health = facts.health.get(card.uuid, Health())
     outer = plan.reasons.get(card.uuid)
-    healthy = health.healthy and outer is None
+    healthy = plan.healthy.get(card.uuid, False)
     return {
         "uuid": card.uuid,
         "index": card.index,
@@ -119,7 +119,7 @@ def _health_from(device: Mapping[str, Any]) -> Health:
     last = LastXid(xid["code"], _seconds(xid["time"]), xid["action"]) if xid else None
     recovery = Recovery(device.get("recovery") or "none")
     if recovery is Recovery.NONE:
-        return Health(last_xid=last, reason=_flag_of(device), message=_flag_message(device))
+        return Health(last_xid=last)
     return Health(
         healthy=False,
         reason=device["reason"],
@@ -128,14 +128,6 @@ def _health_from(device: Mapping[str, Any]) -> Health:
         last_xid=last,
         needs_reset=recovery in (Recovery.RESET, Recovery.REMAP),
     )
-
-
-def _flag_of(device: Mapping[str, Any]) -> str:
-    return device["reason"] if device["health"] == HEALTHY else ""
-
-
-def _flag_message(device: Mapping[str, Any]) -> str:
-    return device.get("message", "") if device["health"] == HEALTHY else ""
 
 
 def _seconds(text: str) -> float:

@@ -51,7 +51,10 @@ class Facts:
     loaded_path …    to see that another file is to be loaded now
     cards            every GPU ever seen in this boot
     health           by uuid
-    inventory_taken  NVML has answered since it was opened
+    inventory_taken  NVML has answered in this process
+    flagged          uuid -> what is wrong with a GPU that may be handed out all the same
+    excluded         uuid -> why a GPU that answers is not handed out
+    failures         sentences about GPUs that NVML or the bus does not show
     silent_s         for how long NVML has not answered, from `silent_limit_s` on; 0 before
     cdi_missing      host paths that the CDI spec needs and that do not exist
     """
@@ -66,6 +69,8 @@ class Facts:
     cards: tuple[Card, ...] = ()
     health: Mapping[str, Health] = field(default_factory=dict)
     inventory_taken: bool = False
+    flagged: Mapping[str, Problem] = field(default_factory=dict)
+    excluded: Mapping[str, Problem] = field(default_factory=dict)
     failures: tuple[str, ...] = ()
     trouble: NvmlTrouble | None = None
     silent_s: float = 0.0
@@ -78,12 +83,14 @@ class Plan:
     """hold_nvml  the feed may have NVML open; restart  only a new process can load the library.
 
     resources  to offer; empty: register nothing
-    reasons    uuid -> why a GPU is unhealthy although its own health is fine
+    healthy    by uuid, what the kubelet is told
+    reasons    uuid -> what is to be said of a GPU beyond its own health
     """
 
     hold_nvml: bool
     restart: bool = False
     resources: tuple[Resource, ...] = ()
+    healthy: Mapping[str, bool] = field(default_factory=dict)
     reasons: Mapping[str, Problem] = field(default_factory=dict)
     problem: Problem | None = None
 
@@ -92,25 +99,36 @@ def decide(facts: Facts) -> Plan:
     driver = _driver_problem(facts)
     may_hold = driver is None and not facts.gate_waiting
     another = bool(facts.loaded_path) and facts.loaded_path != facts.library_path
-    common = driver or _spec_problem(facts)
+    common = driver or _nvml_problem(facts) or _spec_problem(facts)
+    healthy = {card.uuid: common is None and _is_healthy(card, facts) for card in facts.cards}
     return Plan(
         hold_nvml=may_hold and not another,
         restart=may_hold and another,
-        resources=tuple(_resources(facts, common)),
-        reasons={card.uuid: common for card in facts.cards} if common else {},
+        resources=tuple(_resources(facts, healthy)),
+        healthy=healthy,
+        reasons=_reasons(facts, common),
         problem=_problem(facts, driver),
     )
 
 
-def _resources(facts: Facts, common: Problem | None) -> list[Resource]:
-    """Offered once the configuration is known and GPUs were seen; a driver that goes away later makes
-    them unhealthy but never takes them back, or running pods' nodes would lose their capacity."""
+def _is_healthy(card: Card, facts: Facts) -> bool:
+    return facts.health.get(card.uuid, Health()).healthy and card.uuid not in facts.excluded
+
+
+def _reasons(facts: Facts, common: Problem | None) -> dict[str, Problem]:
+    if common:
+        return {card.uuid: common for card in facts.cards}
+    return {**facts.flagged, **facts.excluded}
+
+
+def _resources(facts: Facts, healthy: Mapping[str, bool]) -> list[Resource]:
+    """Offered once the configuration is known and NVML has shown GPUs.
+
+    A driver that goes away later makes them unhealthy but never takes them back: a node's capacity stays.
+    """
     effective = facts.chosen.effective
-    if effective is None:
+    if effective is None or not facts.inventory_taken:
         return []
-    healthy = {
-        card.uuid: common is None and facts.health.get(card.uuid, Health()).healthy for card in facts.cards
-    }
     return resources_of(facts.cards, healthy, effective)
 
 
@@ -118,8 +136,8 @@ def _problem(facts: Facts, driver: Problem | None) -> Problem | None:
     """The first thing that explains the rest."""
     if facts.chosen.effective is None:
         return _config_problem(facts.chosen)
-    if facts.gate_waiting and not facts.cards:
-        return Problem("WaitingForDriver", f"waiting for {facts.gate_waiting}")
+    if facts.gate_waiting:
+        return Problem("WaitingForDriver", f"waiting for the driver: {facts.gate_waiting}")
     if driver:
         return driver
     if facts.silent_s:
@@ -128,19 +146,23 @@ def _problem(facts: Facts, driver: Problem | None) -> Problem | None:
             f"NVML has not answered for {facts.silent_s:.0f} s; the devices keep their last known health",
             "look at the kernel log; a stuck driver needs a reboot",
         )
-    if facts.trouble:
-        return Problem(
-            f"Nvml{facts.trouble.name}", facts.trouble.message, "look at the driver and the kernel log"
-        )
-    if facts.gate_waiting:
-        return Problem("WaitingForDriver", f"waiting for {facts.gate_waiting}")
+    if trouble := _nvml_problem(facts):
+        return trouble
     if not facts.inventory_taken:
         return Problem("WaitingForNvml", "waiting for NVML's first answer")
     if not facts.cards:
-        return Problem(
-            "NoGpus", "NVML lists no GPU", "check the PCI bus and the driver", tuple(facts.failures)
-        )
+        return Problem("NoGpus", "NVML lists no GPU", "check the PCI bus and the driver", facts.failures)
     return _spec_problem(facts)
+
+
+def _nvml_problem(facts: Facts) -> Problem | None:
+    if facts.trouble is None:
+        return None
+    reason = _KNOWN_CODES.get(facts.trouble.code, f"Nvml{facts.trouble.name}")
+    return Problem(reason, facts.trouble.message, "look at the driver and the kernel log")
+
+
+_KNOWN_CODES = {9: "DriverNotLoaded", 12: "NvmlLibraryNotFound", 18: MISMATCH}
 
 
 def _config_problem(chosen: Chosen) -> Problem:

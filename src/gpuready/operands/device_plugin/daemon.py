@@ -1,0 +1,386 @@
+"""The device plugin's program: observes, lets `situation.decide` decide, acts, writes the record.
+
+One loop, woken by files, by the NVML thread's facts and by the kubelet's streams. The thread alone calls
+NVML: Allocate and ListAndWatch answer from memory, whatever the driver does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from gpuready import names
+from gpuready.errors import UsageError
+from gpuready.gpu.driver_files import LIBRARY_DIRS, find_module_version
+from gpuready.gpu.feed import Fact, Feed, InventoryTaken, LibraryReplaced, Pace, Probed, Unavailable, XidSeen
+from gpuready.gpu.inventory import GPU
+from gpuready.gpu.xid import policy_from_env
+from gpuready.log import get_logger
+from gpuready.node.files import write_atomic
+from gpuready.node.health_http import serve_health
+from gpuready.node.inotify import Changes
+from gpuready.node.kubelet.plugins import Plugins
+from gpuready.node.root import Root, boot_id
+from gpuready.operands.device_plugin import desired, driver, fleet
+from gpuready.operands.device_plugin.cdi_file import Place, Written, refresh
+from gpuready.operands.device_plugin.config import Effective
+from gpuready.operands.device_plugin.desired import Chosen
+from gpuready.operands.device_plugin.driver import Driver
+from gpuready.operands.device_plugin.fleet import Fleet
+from gpuready.operands.device_plugin.gate import Gate, read_gate
+from gpuready.operands.device_plugin.offers import offers_of, topology_of
+from gpuready.operands.device_plugin.record import record_of, remembered, stamped
+from gpuready.operands.device_plugin.settings import EXCLUDE_INFOROM, Settings
+from gpuready.operands.device_plugin.situation import Facts, NvmlTrouble, Plan, Problem, decide
+
+TICK_S = 1.0
+# /proc announces no change, and an NVML call that hangs none either: both are looked at this often.
+_SETTLE_S = 0.02  # files that change together are looked at once
+
+log = get_logger("device-plugin")
+
+
+def main(env: Mapping[str, str]) -> int:
+    """Run until told to stop; 0 after a clean stop, 2 for an environment that makes no sense."""
+    try:
+        settings = Settings.from_env(env)
+    except UsageError as exc:
+        log.error("cannot start", reason=str(exc))
+        return 2
+    again = asyncio.run(_run(settings, Root.from_env(env)))
+    if again:
+        log.info("starting anew", reason="the driver has another library now")
+        os.execv(sys.executable, sys.orig_argv)
+    return 0
+
+
+async def _run(settings: Settings, root: Root) -> bool:
+    """True when the process should start anew to load another library."""
+    daemon = Daemon(settings, root)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
+        loop.add_signal_handler(number, daemon.stop)
+    loop.add_signal_handler(signal.SIGHUP, daemon.look_again)
+    return await daemon.run()
+
+
+class Daemon:
+    """Everything the daemon knows, and the four steps of its loop."""
+
+    def __init__(self, settings: Settings, root: Root) -> None:
+        self._settings = settings
+        self._root = root
+        self._host = root.host()
+        self._boot = boot_id(root)
+        self._policy = policy_from_env(
+            {
+                "DP_DISABLE_HEALTHCHECKS": settings.disable_health_checks,
+                "DP_ENABLE_HEALTHCHECKS": settings.enable_health_checks,
+            },
+            settings.clean_probes,
+        )
+        self._loop = asyncio.get_running_loop()
+        self._woken = asyncio.Event()
+        self._stopping = False
+        self._chosen = Chosen()
+        self._gate = Gate(waiting="not looked yet") if settings.gates_dir else Gate()
+        self._driver = Driver("/", self._host, None, "")
+        self._fleet = Fleet()
+        self._trouble: NvmlTrouble | None = None
+        self._silent_s = 0.0
+        self._written = Written()
+        self._spec_is_due = True
+        self._topology = topology_of(self._fleet.inventory)
+        self._plan = Plan(hold_nvml=False)
+        self._record: dict[str, Any] = {}
+        self._said: Problem | None = None
+        self._feed = Feed(lambda: self._driver.tree, self._host, self._tell, self._pace())
+        self._plugins = Plugins(root.join(settings.kubelet_socket), self._wake, log)
+
+    # --- life -------------------------------------------------------------------------------------------
+    async def run(self) -> bool:
+        self._remember()
+        self._feed.release()
+        self._feed.start()
+        changes = Changes()
+        health = await self._serve_health()
+        tasks = [asyncio.create_task(self._plugins.run()), asyncio.create_task(self._follow(changes))]
+        try:
+            while not self._stopping:
+                self._woken.clear()
+                self._turn()
+                changes.set_paths(self._paths())
+                if self._plan.restart:
+                    break
+                await self._wait()
+            return not self._stopping
+        finally:
+            for task in tasks:
+                task.cancel()
+            await self._end(health)
+
+    def stop(self) -> None:
+        self._stopping = True
+        self._wake()
+
+    def look_again(self) -> None:
+        self._spec_is_due = True
+        self._feed.look_now()
+        self._wake()
+
+    async def _end(self, health: asyncio.Server | None) -> None:
+        """The kubelet hears the end first, then the driver is given up; all within a few seconds."""
+        await self._plugins.close()
+        await asyncio.to_thread(self._feed.stop, 1.0)
+        if health is not None:
+            health.close()
+        self._write_record(registered=False, stopped=True)
+
+    async def _serve_health(self) -> asyncio.Server | None:
+        address = self._settings.pod_ip or "0.0.0.0"
+        try:
+            return await serve_health(
+                address, self._settings.health_port, healthy=lambda: (True, "ok"), ready=self._ready
+            )
+        except OSError as exc:
+            log.error("probes are not answered", address=address, reason=exc.strerror)
+            return None
+
+    # --- the loop ---------------------------------------------------------------------------------------
+    def _turn(self) -> None:
+        """Observe, decide, act, tell; never waits."""
+        self._observe()
+        facts = self._facts()
+        self._plan = decide(facts)
+        self._act(self._plan)
+        self._say(self._plan.problem)
+        self._write_record(registered=self._is_registered())
+
+    def _observe(self) -> None:
+        self._chosen = desired.choose(self._settings, self._root, self._boot, self._chosen)
+        self._gate = read_gate(self._gates_dir(), self._boot, self._gate)
+        before = self._driver
+        self._driver = driver.find_driver(self._host, self._wanted_root())
+        if before != self._driver:
+            self._spec_is_due = True
+            self._feed.look_now()
+        if self._spec_is_due and self._chosen.effective and self._fleet.gpus:
+            self._written = refresh(self._place(), self._known_gpus(), self._dev_root(self._chosen.effective))
+            self._spec_is_due = False
+
+    def _act(self, plan: Plan) -> None:
+        if plan.hold_nvml:
+            self._feed.resume()
+        else:
+            self._feed.release()
+        self._feed.suspect(self._fleet.suspects)
+        if self._chosen.effective is not None:
+            nodes = dict(self._written.nodes)
+            self._plugins.set(offers_of(plan.resources, self._chosen.effective, self._topology, nodes))
+
+    def _say(self, problem: Problem | None) -> None:
+        """One line when what we wait for, or suffer from, changes."""
+        if problem and (self._said is None or self._said.reason != problem.reason):
+            log.warning("not ready", reason=problem.reason, why=problem.message, next_step=problem.next_step)
+        if problem is None and self._said is not None:
+            log.info("ready", devices=len(self._fleet.cards), driver=self._driver.version)
+        self._said = problem
+
+    async def _wait(self) -> None:
+        """Until something happened; the tick looks at the two things that nothing announces."""
+        while not self._woken.is_set():
+            try:
+                async with asyncio.timeout(TICK_S):
+                    await self._woken.wait()
+            except TimeoutError:
+                if self._tick():
+                    return
+
+    def _tick(self) -> bool:
+        silent = self._feed.silent_for()
+        before, self._silent_s = self._silent_s, silent if silent > self._settings.silent_s else 0.0
+        module = find_module_version(self._host)
+        return bool(before) != bool(self._silent_s) or module != self._driver.module
+
+    async def _follow(self, changes: Changes) -> None:
+        while True:
+            await changes.wait()
+            await asyncio.sleep(_SETTLE_S)
+            self._spec_is_due = True
+            self._wake()
+
+    # --- facts of the NVML thread -----------------------------------------------------------------------
+    def _tell(self, fact: Fact) -> None:
+        """Called in the thread."""
+        try:
+            self._loop.call_soon_threadsafe(self._take, fact)
+        except RuntimeError:
+            pass  # the loop is closed: we are ending
+
+    def _take(self, fact: Fact) -> None:
+        now = time.time()
+        before = self._fleet
+        match fact:
+            case InventoryTaken(inventory=inventory):
+                self._trouble, self._silent_s = None, 0.0
+                self._fleet = fleet.after_inventory(before, inventory, now, self._policy)
+            case XidSeen(uuid=uuid, code=code):
+                log.warning("xid raised", device=uuid, xid=code, meaning=self._policy.rule_of(code).meaning)
+                self._fleet = fleet.after_xid(before, uuid, code, fact.time, self._policy)
+            case Probed(uuid=uuid, probe=probe):
+                self._fleet = fleet.after_probe(before, uuid, probe, now, self._policy)
+            case Unavailable(code=code, name=name, message=message):
+                self._trouble = NvmlTrouble(code, name, message)
+            case LibraryReplaced():
+                pass
+        self._note_changes(before)
+        self._wake()
+
+    def _note_changes(self, before: Fleet) -> None:
+        if before.gpus != self._fleet.gpus:
+            self._spec_is_due = True
+        if before.inventory.pair_scores != self._fleet.inventory.pair_scores:
+            self._topology = topology_of(self._fleet.inventory)
+        for uuid, health in self._fleet.health.items():
+            old = before.health.get(uuid)
+            if old is not None and old.healthy != health.healthy:
+                say = log.info if health.healthy else log.warning
+                say(
+                    "device healthy" if health.healthy else "device unhealthy",
+                    device=uuid,
+                    reason=health.message,
+                )
+
+    # --- what is known ----------------------------------------------------------------------------------
+    def _facts(self) -> Facts:
+        uuids = set(self._fleet.cards)
+        inforom = dict.fromkeys(self._fleet.corrupted_inforom, _INFOROM)
+        excluded = {uuid: _NO_NODE for uuid in self._written.without if uuid in uuids}
+        if self._settings.inforom == EXCLUDE_INFOROM:
+            excluded |= inforom
+        return Facts(
+            chosen=self._chosen,
+            gate_waiting=self._gate.waiting,
+            module=self._driver.module,
+            library=self._driver.version,
+            loaded_path=self._feed.loaded_library,
+            library_path=self._driver.library_path,
+            searched=LIBRARY_DIRS,
+            cards=tuple(sorted(self._fleet.cards.values(), key=lambda card: card.index)),
+            health=self._fleet.health,
+            inventory_taken=self._fleet.taken,
+            flagged=inforom,
+            excluded=excluded,
+            failures=self._fleet.sentences(),
+            trouble=self._trouble,
+            silent_s=self._silent_s,
+            cdi_missing=self._written.missing,
+            cdi_error=self._written.error,
+        )
+
+    def _is_registered(self) -> bool:
+        resources = self._plan.resources
+        return bool(resources) and all(self._plugins.status(r.name).registered for r in resources)
+
+    def _ready(self) -> tuple[bool, str]:
+        problem = self._plan.problem
+        text = f"{problem.reason}: {problem.message}" if problem else "registered"
+        return self._is_registered(), text if problem or self._is_registered() else "not registered yet"
+
+    def _known_gpus(self) -> list[GPU]:
+        return sorted(self._fleet.gpus.values(), key=lambda gpu: gpu.index)
+
+    # --- the record -------------------------------------------------------------------------------------
+    def _remember(self) -> None:
+        """A plugin that restarts within a boot knows which GPUs there were and what ails them."""
+        path = self._record_path()
+        if path is None:
+            return
+        try:
+            cards, health = remembered(json.loads(path.read_bytes()), self._boot)
+        except (OSError, ValueError, KeyError, TypeError):
+            return
+        self._fleet = replace(self._fleet, cards={card.uuid: card for card in cards}, health=health)
+
+    def _write_record(self, *, registered: bool, stopped: bool = False) -> None:
+        path = self._record_path()
+        if path is None:
+            return
+        why = next(
+            (s.problem for r in self._plan.resources if (s := self._plugins.status(r.name)).problem), ""
+        )
+        record = record_of(
+            self._facts(),
+            self._plan,
+            registered=registered,
+            registration_problem="the plugin has been stopped" if stopped else why,
+            cdi=self._written.to_json(),
+        )
+        if record == self._record:
+            return
+        self._record = record
+        row = stamped(record, pid=os.getpid(), boot=self._boot, now=time.time())
+        try:
+            write_atomic(path, json.dumps(row, indent=1).encode())
+        except OSError as exc:
+            log.warning("record not written", path=names.RECORDS_DIR, reason=exc.strerror)
+
+    def _record_path(self) -> Path | None:
+        folder = self._settings.records_dir
+        return self._root.join(folder) / "device-plugin.json" if folder else None
+
+    # --- places -----------------------------------------------------------------------------------------
+    def _gates_dir(self) -> Path | None:
+        return self._root.join(self._settings.gates_dir) if self._settings.gates_dir else None
+
+    def _wanted_root(self) -> str | None:
+        effective = self._chosen.effective
+        return self._gate.driver_root or (effective.driver_root if effective else None)
+
+    def _dev_root(self, effective: Effective) -> Effective:
+        return replace(effective, dev_root=effective.dev_root or self._gate.dev_root)
+
+    def _place(self) -> Place:
+        return Place(
+            file=self._root.join(self._settings.cdi_file),
+            named=self._settings.cdi_file,
+            host=self._host,
+            driver=self._driver.tree,
+            driver_root=self._driver.root,
+        )
+
+    def _paths(self) -> list[Path]:
+        gates = self._gates_dir()
+        return [
+            *desired.watched_paths(self._settings, self._root),
+            *([gates / names.DRIVER_READY] if gates else []),
+            *driver.watched_paths(self._host, self._wanted_root()),
+            *(self._host.base / f"dev/nvidia{card.minor}" for card in self._fleet.cards.values()),
+            self._root.join(self._settings.cdi_file),
+        ]
+
+    def _pace(self) -> Pace:
+        return Pace(inventory_s=self._settings.inventory_s, probe_s=self._settings.probe_s)
+
+    def _wake(self) -> None:
+        self._woken.set()
+
+
+_INFOROM = Problem(
+    "InfoRomCorrupted",
+    "the GPU's infoROM is corrupted; it works, but may not keep its settings and error records",
+    "have the card looked at; GPUREADY_INFOROM=exclude takes it out of use",
+)
+_NO_NODE = Problem(
+    "DeviceNodeMissing",
+    "the GPU's device node does not exist on the host",
+    "create it: nvidia-modprobe -c <minor>, or run nvidia-smi on the host",
+)

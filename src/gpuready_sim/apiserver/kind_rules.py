@@ -232,7 +232,7 @@ def _selects(selector: Object, labels: Object) -> bool:
 
 
 def _holds(expression: Object, labels: Object) -> bool:
-    key, values = expression.get("key"), expression.get("values") or []
+    key, values = str(expression.get("key")), expression.get("values") or []
     return {
         "In": labels.get(key) in values,
         "NotIn": labels.get(key) not in values,

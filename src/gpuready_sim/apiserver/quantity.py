@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 QUANTITY: Final = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d+)|([numkMGTPE]|[KMGTPE]i)?)")
 SUFFIXES: Final = {
@@ -38,9 +38,9 @@ def parse_quantity(text: str | int | float) -> Fraction:
     return Fraction(number) * SUFFIXES.get(suffix or "", Fraction(1))
 
 
-def is_quantity(value: object) -> bool:
+def is_quantity(value: Any) -> bool:
     try:
-        parse_quantity(value)  # type: ignore[arg-type]
+        parse_quantity(value)
     except (ValueError, TypeError):
         return False
     return True

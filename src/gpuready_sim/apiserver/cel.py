@@ -1,0 +1,281 @@
+"""CEL as the API server runs it in validation rules: declared `self` and `oldSelf`, Kubernetes' extra functions.
+
+The only module that touches cel-expr-python. Source: kubernetes, apiserver pkg/cel/library/*.go,
+apiextensions pkg/apiserver/schema/cel/*.go.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from functools import cache, lru_cache
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from gpuready_sim.apiserver.quantity import is_quantity, parse_quantity
+from gpuready_sim.apiserver.schema import Schema
+
+RESERVED: Final = frozenset(
+    [
+        "true",
+        "false",
+        "null",
+        "in",
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "for",
+        "function",
+        "if",
+        "import",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "return",
+        "var",
+        "void",
+        "while",
+    ]
+)
+
+
+class CelError(Exception):
+    """An expression that does not compile, or that fails on these values."""
+
+
+def evaluate(expression: str, values: Mapping[str, Any]) -> Any:
+    """The expression's value as plain Python data.
+
+    values   variables by name; maps from objects must carry escaped field names (see `cel_value`)
+    raises   CelError with the text that users see
+    """
+    program = _program(expression, tuple(sorted(values)))
+    try:
+        result = program.eval(data=dict(values))
+    except Exception as exc:
+        raise CelError(_first_line(exc)) from exc
+    plain = result.plain_value()
+    if result.type().name() == _error_type():
+        raise CelError(_worded(str(plain)))
+    return plain
+
+
+def check(expression: str, variables: tuple[str, ...] = ("self",)) -> str:
+    """Why the expression does not compile, or nothing."""
+    try:
+        _program(expression, tuple(sorted(variables)))
+    except CelError as exc:
+        return str(exc)
+    return ""
+
+
+def cel_value(value: Any, schema: Schema) -> Any:
+    """An object's value as CEL sees it: property names that are no identifiers escaped, numbers typed."""
+    if isinstance(value, dict) and (schema.properties or schema.additional):
+        properties = schema.properties
+        return {
+            escaped(name) if name in properties else name: cel_value(child, schema.child(name))
+            for name, child in value.items()
+            if name in properties or schema.additional is not None
+        }
+    if isinstance(value, list):
+        element = schema.element()
+        return [cel_value(item, element) for item in value]
+    if schema.type == "number" and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    return value
+
+
+@lru_cache(maxsize=1024)
+def escaped(name: str) -> str:
+    """A property name as rules spell it: `foo-bar` is `foo__dash__bar`, `namespace` is `__namespace__`."""
+    if name in RESERVED:
+        return f"__{name}__"
+    for plain, cel in (("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__")):
+        name = name.replace(plain, cel)
+    return name
+
+
+def _worded(text: str) -> str:
+    """An evaluation error in the words of the API server's CEL."""
+    missing = re.search(r'Key not found in map : "(.*)"', text)
+    return f"no such key: {missing.group(1)}" if missing else text.partition(": ")[2] or text
+
+
+@cache
+def _error_type() -> str:
+    from cel_expr_python import cel
+
+    name: str = cel.Type.ERROR.name()
+    return name
+
+
+def _first_line(exc: object) -> str:
+    return str(exc).strip().splitlines()[0] if str(exc).strip() else type(exc).__name__
+
+
+@lru_cache(maxsize=2048)
+def _program(expression: str, variables: tuple[str, ...]) -> Any:
+    try:
+        return _environment(variables).compile(expression)
+    except Exception as exc:
+        raise CelError(_first_line(exc)) from exc
+
+
+@cache
+def _environment(variables: tuple[str, ...]) -> Any:
+    from cel_expr_python import cel
+    from cel_expr_python.ext import ext_bindings, ext_math, ext_optional, ext_strings
+
+    return cel.NewEnv(
+        variables=dict.fromkeys(variables, cel.Type.DYN),
+        extensions=[
+            ext_strings.ExtStrings(),
+            ext_optional.ExtOptional(),
+            ext_bindings.ExtBindings(),
+            ext_math.ExtMath(),
+            _kubernetes(cel),
+        ],
+    )
+
+
+def _kubernetes(cel: Any) -> Any:
+    """The functions that Kubernetes adds to the standard ones, as far as they need no new types."""
+    string, integer, boolean, double = cel.Type.STRING, cel.Type.INT, cel.Type.BOOL, cel.Type.DOUBLE
+    any_list = cel.Type.List(cel.Type.DYN)
+
+    def function(name: str, *overloads: Any) -> Any:
+        return cel.FunctionDecl(name, list(overloads))
+
+    def overload(name: str, result: Any, parameters: list[Any], impl: Any, *, member: bool = False) -> Any:
+        return cel.Overload(id=name, return_type=result, parameters=parameters, is_member=member, impl=impl)
+
+    quantity = cel.Type.Map(string, cel.Type.DYN)
+    return cel.CelExtension(
+        "kubernetes",
+        [
+            function("isQuantity", overload("is_quantity", boolean, [string], is_quantity)),
+            function("isURL", overload("is_url", boolean, [string], _is_url)),
+            function("isIP", overload("is_ip", boolean, [string], _is_ip)),
+            function("isCIDR", overload("is_cidr", boolean, [string], _is_cidr)),
+            function("isSemver", overload("is_semver", boolean, [string], _is_semver)),
+            function("quantity", overload("quantity_of", quantity, [string], _quantity)),
+            function(
+                "compareTo",
+                overload("quantity_compare", integer, [quantity, quantity], _compared, member=True),
+            ),
+            function(
+                "isGreaterThan",
+                overload(
+                    "quantity_greater",
+                    boolean,
+                    [quantity, quantity],
+                    lambda a, b: _compared(a, b) > 0,
+                    member=True,
+                ),
+            ),
+            function(
+                "isLessThan",
+                overload(
+                    "quantity_less",
+                    boolean,
+                    [quantity, quantity],
+                    lambda a, b: _compared(a, b) < 0,
+                    member=True,
+                ),
+            ),
+            function(
+                "isInteger",
+                overload(
+                    "quantity_integer",
+                    boolean,
+                    [quantity],
+                    lambda a: _number(a).denominator == 1,
+                    member=True,
+                ),
+            ),
+            function(
+                "asInteger",
+                overload("quantity_int", integer, [quantity], lambda a: int(_number(a)), member=True),
+            ),
+            function(
+                "asApproximateFloat",
+                overload("quantity_float", double, [quantity], lambda a: float(_number(a)), member=True),
+            ),
+            function(
+                "sum",
+                overload("list_sum", cel.Type.DYN, [any_list], lambda items: sum(_plain(items)), member=True),
+            ),
+            function("isSorted", overload("list_sorted", boolean, [any_list], _is_sorted, member=True)),
+            function("find", overload("string_find", string, [string, string], _find, member=True)),
+            function(
+                "findAll",
+                overload("string_find_all", cel.Type.List(string), [string, string], _find_all, member=True),
+            ),
+        ],
+    )
+
+
+def _plain(value: Any) -> Any:
+    return [item.plain_value() if hasattr(item, "plain_value") else item for item in value]
+
+
+def _quantity(text: str) -> dict[str, Any]:
+    parse_quantity(text)
+    return {"quantity": text}
+
+
+def _number(quantity: Any) -> Any:
+    text = quantity["quantity"]
+    return parse_quantity(text.plain_value() if hasattr(text, "plain_value") else text)
+
+
+def _compared(a: Any, b: Any) -> int:
+    left, right = _number(a), _number(b)
+    return int(left > right) - int(left < right)
+
+
+def _is_sorted(items: Any) -> bool:
+    plain = _plain(items)
+    return bool(plain == sorted(plain))
+
+
+def _find(text: str, pattern: str) -> str:
+    match = re.search(pattern, text)
+    return match.group(0) if match else ""
+
+
+def _find_all(text: str, pattern: str) -> list[str]:
+    return [match.group(0) for match in re.finditer(pattern, text)]
+
+
+def _is_url(text: str) -> bool:
+    parts = urlsplit(text)
+    return bool(parts.scheme and (parts.netloc or parts.path.startswith("/")))
+
+
+def _is_ip(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_cidr(text: str) -> bool:
+    try:
+        ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return False
+    return "/" in text
+
+
+def _is_semver(text: str) -> bool:
+    return (
+        re.fullmatch(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?", text)
+        is not None
+    )

@@ -1,0 +1,140 @@
+"""Custom resources: pruning, defaulting and validation by the structural schema in their CRD.
+
+A `CustomSchema` is made once per CRD version and used for every object. Messages are worded as the API
+server's. `crd_rules` judges the CRDs themselves. Pure.
+
+Source: kubernetes, apiextensions-apiserver pkg/apiserver/schema/{pruning,defaulting,listtype,cel},
+kube-openapi pkg/validation.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from gpuready_sim.apiserver import schemas
+from gpuready_sim.apiserver.crd_rules import validate_crd
+from gpuready_sim.apiserver.field_errors import FieldError
+from gpuready_sim.apiserver.names import validate_metadata
+from gpuready_sim.apiserver.rules import RuleSet
+from gpuready_sim.apiserver.schema import UNTYPED, Node, Schema
+from gpuready_sim.apiserver.values import validate_value
+
+__all__ = ["CustomSchema", "validate_crd"]
+
+Object = dict[str, Any]
+
+METADATA = {"$ref": schemas.META + "ObjectMeta"}
+KEPT = ("apiVersion", "kind", "metadata")
+
+
+class CustomSchema:
+    """One version of a CRD, ready to treat objects.
+
+    crd_version   the entry of spec.versions
+    schema        the type of the whole object, with metadata typed; for merging and ownership
+    """
+
+    def __init__(self, crd_version: Mapping[str, Any]) -> None:
+        node: Node = (crd_version.get("schema") or {}).get("openAPIV3Schema") or {
+            "type": "object",
+            "x-kubernetes-preserve-unknown-fields": True,
+        }
+        self._own = Schema(node)
+        properties = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}} | node.get(
+            "properties", {}
+        )
+        whole = node | {"properties": properties | {"metadata": METADATA}}
+        self.schema = Schema(whole, schemas.definitions())
+        self._rules = RuleSet(self._own)
+
+    def prune(self, obj: Object) -> Object:
+        """The object without fields that the schema does not specify."""
+        return _pruned_root(obj, self._own, [])
+
+    def unknown_fields(self, obj: Object) -> list[str]:
+        """Paths of what `prune` would drop, for warnings and fieldValidation=Strict."""
+        found: list[str] = []
+        _pruned_root(obj, self._own, found)
+        return found
+
+    def default(self, obj: Object) -> Object:
+        """The object with the schema's defaults filled in, also below defaults."""
+        rest = {key: value for key, value in obj.items() if key not in KEPT}
+        return obj | {key: value for key, value in _defaulted(rest, self._own).items() if key not in KEPT}
+
+    def validate(self, obj: Object, old: Object | None = None) -> list[FieldError]:
+        """Everything wrong with the object; rules (CEL) are tried only when its values are sound.
+
+        old   the stored object, for rules about transitions
+        """
+        errors = validate_metadata(obj)
+        for name, child in self._own.properties.items():
+            if name not in KEPT and name in obj:
+                validate_value(obj[name], child, name, errors)
+        errors += [FieldError(name, "Required") for name in self._own.required if name not in obj]
+        return errors or self._rules.validate(obj, old)
+
+
+def _pruned_root(obj: Object, schema: Schema, dropped: list[str]) -> Object:
+    rest = {key: value for key, value in obj.items() if key not in KEPT}
+    pruned = _pruned(rest, schema, "", dropped)
+    return {key: obj[key] if key in KEPT else pruned[key] for key in obj if key in KEPT or key in pruned}
+
+
+def _pruned(value: Any, schema: Schema, path: str, dropped: list[str]) -> Any:
+    if isinstance(value, dict):
+        return _pruned_map(value, schema, path, dropped)
+    if isinstance(value, list) and schema.items is not None:
+        element = schema.items
+        return [_pruned(item, element, f"{path}[{i}]", dropped) for i, item in enumerate(value)]
+    return value
+
+
+def _pruned_map(value: Object, schema: Schema, path: str, dropped: list[str]) -> Object:
+    embedded = bool(schema.node.get("x-kubernetes-embedded-resource"))
+    out = {}
+    for name, child in value.items():
+        at = f"{path}.{name}" if path else name
+        field = schema.properties.get(name) or schema.additional
+        if embedded and name in KEPT and name not in schema.properties:
+            out[name] = child
+        elif field is not None:
+            out[name] = _pruned(child, field, at, dropped)
+        elif schema.preserve_unknown or schema.node.get("additionalProperties") is True:
+            out[name] = child
+        else:
+            dropped.append(at)
+    return out
+
+
+def _defaulted(value: Any, schema: Schema) -> Any:
+    if isinstance(value, dict):
+        out = dict(value)
+        for name, field in schema.properties.items():
+            absent = name not in out or (out[name] is None and not field.nullable)
+            if absent and "default" in field.node:
+                out[name] = copy.deepcopy(field.node["default"])
+            if name in out:
+                out[name] = _defaulted(out[name], field)
+        if schema.additional is not None:
+            for name in out.keys() - schema.properties.keys():
+                out[name] = _defaulted(_unless_null(out[name], schema.additional), schema.additional)
+        return out
+    if isinstance(value, list) and schema.items is not None:
+        element = schema.items
+        return [_defaulted(_unless_null(item, element), element) for item in value]
+    return value
+
+
+def _unless_null(value: Any, schema: Schema) -> Any:
+    """A null where null is not allowed gives way to the default."""
+    if value is None and not schema.nullable and "default" in schema.node:
+        return copy.deepcopy(schema.node["default"])
+    return value
+
+
+def schema_or_untyped(custom: CustomSchema | None) -> Schema:
+    """The type to merge by; anything goes where there is none."""
+    return custom.schema if custom is not None else UNTYPED

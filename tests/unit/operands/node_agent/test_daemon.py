@@ -1,0 +1,425 @@
+"""The node agent as a whole: a machine's files on one side, an API server over HTTP on the other."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.operands.node_agent.fake_api import FakeApi
+from tests.unit.operands.node_agent.machine import FakeChild, Machine, inventory, mismatch
+
+from gpuready import names
+from gpuready.node import gates
+from gpuready.node.root import Root
+from gpuready.operands.node_agent import daemon, reporter
+from gpuready.operands.node_agent.daemon import Agent
+from gpuready.operands.node_agent.settings import Settings
+
+PCI = names.NFD_PCI_LABELS[0]
+SETTINGS = Settings(node_name="n1", settle_s=0.2)
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[FakeApi]:
+    server = FakeApi()
+    await server.start()
+    yield server
+    await server.go_away()
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(daemon, "TICK_S", 0.05)
+    monkeypatch.setattr(reporter, "STATUS_INTERVAL_S", 0.05)
+
+
+@asynccontextmanager
+async def running(api: FakeApi, machine: Machine, child: FakeChild, **settings: Any) -> AsyncIterator[Agent]:
+    client = api.client()
+    agent = Agent(dataclasses.replace(SETTINGS, **settings), Root(machine.base), client, child=child)
+    task = asyncio.create_task(agent.run())
+    try:
+        yield agent
+    finally:
+        agent.stop()
+        await asyncio.wait_for(task, 5)
+        await client.close()
+
+
+def node(**metadata: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "n1", "uid": "u1", "labels": {}, **metadata},
+        "status": {
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "nodeInfo": {"containerRuntimeVersion": "containerd://1.7.27"},
+        },
+    }
+
+
+def gpu_node(**plugin: Any) -> dict[str, Any]:
+    wish = {"enabled": True, "config": {"version": "v1"}, "configName": "", "configDigest": "d1", **plugin}
+    return {
+        "apiVersion": names.GPU_NODE_API,
+        "kind": names.GPU_NODE_KIND,
+        "metadata": {"name": "n1", "generation": 1},
+        "spec": {
+            "driver": {"enabled": True},
+            "devicePlugin": wish,
+            "featureLabels": {"enabled": True},
+            "uninstall": False,
+        },
+    }
+
+
+def host_driver(tmp_path: Path, gpus: int = 2) -> tuple[Machine, FakeChild]:
+    machine = Machine(tmp_path, gpus)
+    machine.install_driver()
+    machine.load_module()
+    return machine, FakeChild(inventory(gpus))
+
+
+async def show_gpus(api: FakeApi, count: int, capacity: int | None = None) -> None:
+    """The kubelet's next status write."""
+    shown = {
+        "capacity": {"nvidia.com/gpu": str(capacity or count)},
+        "allocatable": {"nvidia.com/gpu": str(count)},
+    }
+    await api.change("nodes", "n1", {"status": shown})
+
+
+def status(api: FakeApi) -> dict[str, Any]:
+    found: dict[str, Any] = api.get("gpunodes", "n1")["status"]
+    return found
+
+
+def link(api: FakeApi, name: str) -> dict[str, Any]:
+    return next(row for row in status(api)["chain"] if row["link"] == name)
+
+
+def condition(api: FakeApi) -> dict[str, Any]:
+    rows = api.get("nodes", "n1")["status"]["conditions"]
+    return next((row for row in rows if row["type"] == names.GPU_READY_CONDITION), {})
+
+
+def labels(api: FakeApi) -> dict[str, str]:
+    found: dict[str, str] = api.get("nodes", "n1")["metadata"]["labels"]
+    return found
+
+
+async def eventually(what: Callable[[], Any], deadline_s: float = 5.0) -> None:
+    """For files, which tell nobody."""
+    async with asyncio.timeout(deadline_s):
+        while not what():
+            await asyncio.sleep(0.01)
+
+
+async def whole(api: FakeApi, machine: Machine) -> None:
+    """Bring a started agent to a node whose chain is whole."""
+    await api.until(lambda: link(api, "driver")["state"] == "ok")
+    machine.write_record()
+    await show_gpus(api, machine.count)
+    await api.until(lambda: condition(api).get("status") == "True")
+    await api.until(lambda: status(api)["columns"]["plugin"] == "ok")
+
+
+async def test_a_bare_gpu_machine_is_labelled_before_anybody_asks(api: FakeApi, tmp_path: Path) -> None:
+    await api.put("nodes", node())
+
+    async with running(api, Machine(tmp_path), FakeChild(inventory())):
+        await api.until(lambda: labels(api).get(PCI) == "true")
+        await api.until(lambda: condition(api).get("reason") == "NoGpuNode")
+
+    assert labels(api)[names.KERNEL_LABEL] == "5.15.0-116-generic"
+
+
+async def test_a_cpu_machine_is_left_alone(api: FakeApi, tmp_path: Path) -> None:
+    await api.put("nodes", node())
+
+    async with running(api, Machine(tmp_path, gpus=0), FakeChild(inventory(0))) as agent:
+        await eventually(lambda: agent.is_ready()[0])
+        await show_gpus(api, 0)
+
+    assert api.writes == []
+
+
+async def test_the_chain_fills_in_from_host_driver_to_ready(api: FakeApi, tmp_path: Path) -> None:
+    machine, child = host_driver(tmp_path)
+    await api.put("nodes", node())
+    await api.put("gpunodes", gpu_node())
+
+    async with running(api, machine, child):
+        await api.until(lambda: link(api, "device-plugin")["reason"] == "PluginNotStarted")
+        assert (
+            machine.gate("driver-ready").read_text().startswith("IS_HOST_DRIVER=true\nNVIDIA_DRIVER_ROOT=/\n")
+        )
+        assert machine.desired()["config"] == {"version": "v1"}
+        assert machine.desired()["source"] == "api"
+        await whole(api, machine)
+        await eventually(lambda: machine.gate("plugin-ready").exists())
+
+    assert status(api)["driver"] == {
+        "owner": "host",
+        "version": "570.86.10",
+        "libraryVersion": "570.86.10",
+        "moduleVersion": "570.86.10",
+        "root": "/",
+    }
+    assert status(api)["runtime"] == {"name": "containerd", "version": "1.7.27"}
+    assert (status(api)["gpus"], status(api)["healthy"]) == (2, 2)
+    assert [row["uuid"] for row in status(api)["devices"]] == ["GPU-0", "GPU-1"]
+    assert labels(api)["nvidia.com/gpu.product"] == "NVIDIA-A100-SXM4-40GB"
+    assert child.asked == 1
+
+
+async def test_a_restart_on_an_unchanged_node_writes_nothing(api: FakeApi, tmp_path: Path) -> None:
+    machine, child = host_driver(tmp_path)
+    await api.put("nodes", node())
+    await api.put("gpunodes", gpu_node())
+    async with running(api, machine, child):
+        await whole(api, machine)
+        await api.until(lambda: labels(api).get("nvidia.com/gpu.count") == "2")
+    api.writes.clear()
+    stamps = {path: path.stat().st_mtime_ns for path in machine.base.rglob("*") if path.is_file()}
+
+    async with running(api, machine, FakeChild(inventory())) as agent:
+        await eventually(lambda: agent.is_ready()[0])
+        await api.change("nodes", "n1", {"metadata": {"annotations": {"somebody": "else"}}})
+        await asyncio.sleep(0.4)  # nothing may happen: there is nothing to wait for
+
+    assert api.writes == []
+    assert {path: path.stat().st_mtime_ns for path in stamps} == stamps
+
+
+async def test_a_label_removed_by_hand_is_back_within_a_second(api: FakeApi, tmp_path: Path) -> None:
+    await api.put("nodes", node())
+
+    async with running(api, Machine(tmp_path), FakeChild(inventory())):
+        await api.until(lambda: labels(api).get(PCI) == "true")
+        await api.change("nodes", "n1", {"metadata": {"labels": {PCI: None}}})
+        await api.until(lambda: labels(api).get(PCI) == "true", deadline_s=1.0)
+        await api.change("nodes", "n1", {"metadata": {"labels": {PCI: "false"}}})
+        await api.change("nodes", "n1", {"metadata": {"annotations": {"a": "b"}}})
+        await asyncio.sleep(0.3)  # nothing may happen
+
+    assert labels(api)[PCI] == "false"
+
+
+async def test_where_nfd_labels_the_agent_does_not(api: FakeApi, tmp_path: Path) -> None:
+    by_nfd = {"labels": {PCI: "true"}, "annotations": {names.NFD_OWNED_ANNOTATION: "pci-10de.present"}}
+    await api.put("nodes", node(**by_nfd))
+
+    async with running(api, Machine(tmp_path), FakeChild(inventory())):
+        await api.until(lambda: condition(api).get("reason") == "NoGpuNode")
+
+    assert labels(api) == {PCI: "true"}
+
+
+async def test_a_driver_update_under_a_loaded_module_is_named_and_the_gate_retracted(
+    api: FakeApi, tmp_path: Path
+) -> None:
+    machine, child = host_driver(tmp_path)
+    await api.put("nodes", node())
+    await api.put("gpunodes", gpu_node())
+
+    async with running(api, machine, child):
+        await whole(api, machine)
+        child.answer = mismatch()
+        machine.install_driver("570.124.06")
+
+        await api.until(lambda: condition(api)["reason"] == "DriverLibraryMismatch")
+        assert "library 570.124.06, module 570.86.10" in condition(api)["message"]
+        assert not machine.gate("driver-ready").exists()
+        assert "DriverLibraryMismatch" in gates.state_of(machine.gate(""), "driver-ready", "boot-1").why
+        await api.until(lambda: any(e["reason"] == "DriverLibraryMismatch" for e in api.events))
+        assert status(api)["driver"]["owner"] == "host"
+
+        child.answer = inventory(version="570.124.06")
+        machine.load_module("570.124.06")
+        machine.write_record(cdi={"driverVersion": "570.124.06"})
+        await api.until(lambda: condition(api)["status"] == "True")
+        await eventually(lambda: machine.gate("driver-ready").exists())
+
+
+async def test_a_container_driver_is_waited_for_and_then_taken(api: FakeApi, tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    await api.put("nodes", node())
+    await api.put("gpunodes", gpu_node())
+
+    async with running(api, machine, FakeChild(inventory())):
+        await api.until(lambda: link(api, "driver")["reason"] == "DriverInstalling")
+        assert status(api)["driver"]["owner"] == "container"
+        machine.load_module()
+        machine.install_driver(root="run/nvidia/driver")
+        await api.until(lambda: link(api, "driver")["state"] == "ok")
+
+    assert (
+        "IS_HOST_DRIVER=false\nNVIDIA_DRIVER_ROOT=/run/nvidia/driver\n"
+        in machine.gate("driver-ready").read_text()
+    )
+
+
+async def test_an_xid_is_told_with_action_and_again_when_it_is_over(api: FakeApi, tmp_path: Path) -> None:
+    machine, child = host_driver(tmp_path)
+    await api.put("nodes", node())
+    await api.put("gpunodes", gpu_node())
+
+    async with running(api, machine, child):
+        await whole(api, machine)
+        machine.write_record(unhealthy={1: 109})
+        await show_gpus(api, 1, capacity=2)
+        await api.until(lambda: any(e["reason"] == "GpuUnhealthy" for e in api.events))
+        await api.until(lambda: condition(api)["reason"] == "UnhealthyDevices")
+        assert condition(api)["status"] == "True"
+        assert status(api)["healthy"] == 1
+        assert status(api)["devices"][1]["lastXid"]["code"] == 109
+        told = next(e for e in api.events if e["reason"] == "GpuUnhealthy")
+        assert "GPU 1 (GPU-1)" in told["message"]
+        assert "XID 109" in told["message"]
+
+        machine.write_record()
+        await show_gpus(api, 2)
+        await api.until(lambda: any(e["reason"] == "GpuRecovered" for e in api.events))
+        await api.until(lambda: condition(api)["reason"] == "ChainWhole")
+
+
+async def test_a_plugin_that_vanished_is_seen_by_what_the_kubelet_shows(api: FakeApi, tmp_path: Path) -> None:
+    machine, child = host_driver(tmp_path)
+    await api.put("nodes", node())
+    await api.put("gpunodes", gpu_node())
+
+    async with running(api, machine, child):
+        await whole(api, machine)
+        await show_gpus(api, 0, capacity=2)
+        await api.until(lambda: condition(api)["reason"] == "KubeletShowsNothing")
+
+    assert not machine.gate("plugin-ready").exists()
+
+
+async def test_a_bad_config_without_a_last_good_reaches_user_and_plugin(api: FakeApi, tmp_path: Path) -> None:
+    machine, child = host_driver(tmp_path)
+    error = {"reason": "ConfigKeyMissing", "message": "no key 'four'; it has 'one'", "nextStep": "correct it"}
+    await api.put("nodes", node())
+    await api.put("gpunodes", gpu_node(config=None, error=error))
+
+    async with running(api, machine, child):
+        await api.until(lambda: condition(api).get("reason") == "ConfigKeyMissing")
+
+    assert machine.desired()["config"] is None
+    assert machine.desired()["error"] == error
+
+
+async def test_a_reboot_makes_old_gates_and_records_stale(api: FakeApi, tmp_path: Path) -> None:
+    machine, child = host_driver(tmp_path)
+    await api.put("nodes", node())
+    await api.put("gpunodes", gpu_node())
+    async with running(api, machine, child):
+        await whole(api, machine)
+        await eventually(lambda: machine.gate("plugin-ready").exists())
+
+    machine.write("proc/sys/kernel/random/boot_id", "boot-2\n")
+    assert not gates.state_of(machine.gate(""), "plugin-ready", "boot-2").is_open
+    async with running(api, machine, child):
+        await api.until(lambda: status(api)["bootID"] == "boot-2")
+        assert link(api, "device-plugin")["reason"] == "PluginNotStarted"
+        await eventually(lambda: machine.desired()["bootId"] == "boot-2")
+
+    assert not machine.gate("plugin-ready").exists()
+
+
+async def test_a_boot_without_api_server_goes_on_with_the_last_known(api: FakeApi, tmp_path: Path) -> None:
+    machine, child = host_driver(tmp_path)
+    await api.put("nodes", node())
+    await api.put("gpunodes", gpu_node(configName="two"))
+    async with running(api, machine, child):
+        await eventually(lambda: machine.path(f"{names.LAST_KNOWN_DIR}/device-plugin.json").exists())
+    await api.go_away()
+    machine.path(f"{names.DESIRED_DIR}/device-plugin.json").unlink()
+    machine.write("proc/sys/kernel/random/boot_id", "boot-2\n")
+
+    async with running(api, machine, child):
+        await eventually(lambda: machine.path(f"{names.DESIRED_DIR}/device-plugin.json").exists(), 8)
+        assert machine.desired()["source"] == "last-known"
+        assert (machine.desired()["bootId"], machine.desired()["configName"]) == ("boot-2", "two")
+        await api.start()
+        await eventually(lambda: machine.desired()["source"] == "api", 8)
+
+
+async def test_an_outage_and_a_lost_history_are_survived(api: FakeApi, tmp_path: Path) -> None:
+    machine, child = host_driver(tmp_path)
+    await api.put("nodes", node())
+    await api.put("gpunodes", gpu_node())
+
+    async with running(api, machine, child):
+        await whole(api, machine)
+        await api.go_away()
+        child.answer = mismatch()
+        machine.install_driver("570.124.06")
+        await eventually(lambda: not machine.gate("driver-ready").exists())  # the file side does not wait
+        await api.start()
+        await api.until(lambda: condition(api)["reason"] == "DriverLibraryMismatch")
+
+        await api.forget_history()
+        child.answer = inventory(version="570.124.06")
+        machine.load_module("570.124.06")
+        machine.write_record(cdi={"driverVersion": "570.124.06"})
+        await api.until(lambda: condition(api)["status"] == "True")
+
+
+async def test_uninstall_leaves_nothing_of_ours_and_does_not_begin_again(
+    api: FakeApi, tmp_path: Path
+) -> None:
+    machine, child = host_driver(tmp_path)
+    await api.put("nodes", node())
+    await api.put("gpunodes", gpu_node())
+
+    async with running(api, machine, child):
+        await whole(api, machine)
+        cdi = machine.path(names.PLUGIN_CDI_FILE)
+        cdi.parent.mkdir(parents=True)
+        cdi.write_text("{}")
+        await api.change("gpunodes", "n1", {"spec": {"uninstall": True}})
+        await api.until(lambda: status(api).get("uninstalled"))
+        assert not cdi.exists()
+        await api.delete("gpunodes", "n1")
+        await api.change("nodes", "n1", {"metadata": {"labels": {PCI: None}}})
+        await asyncio.sleep(0.3)  # nothing may happen
+
+    left = [path for path in machine.base.rglob("*") if path.is_file() and machine.host not in path.parents]
+    assert left == []
+    assert PCI not in labels(api)
+
+
+async def test_a_hanging_driver_is_named_and_recovers(api: FakeApi, tmp_path: Path) -> None:
+    machine, child = host_driver(tmp_path)
+    sound = child.answer
+    child.answer = child._timed_out().nvml
+    await api.put("nodes", node())
+    await api.put("gpunodes", gpu_node())
+
+    async with running(api, machine, child):
+        await api.until(lambda: condition(api).get("reason") == "NvmlTimeout")
+        child.answer = sound
+        await api.until(lambda: link(api, "driver")["state"] == "ok")
+
+
+async def test_the_word_of_a_controller_that_missed_us_is_taken_back(
+    api: FakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reporter, "_YIELD_S", 0.2)
+    machine, child = host_driver(tmp_path)
+    await api.put("nodes", node())
+    await api.put("gpunodes", gpu_node())
+
+    async with running(api, machine, child):
+        await whole(api, machine)
+        silent = {"type": names.GPU_READY_CONDITION, "status": "Unknown", "reason": "AgentSilent"}
+        ready = {"type": "Ready", "status": "True"}
+        await api.change("nodes", "n1", {"status": {"conditions": [ready, silent]}})
+        await api.until(lambda: condition(api)["status"] == "True")

@@ -38,7 +38,8 @@ FALLEN_OFF_THE_BUS = 79
 DOUBLE_BIT_ECC = 48
 
 _FUTEX_WAKE = 1
-_SYS_FUTEX = {"x86_64": 202, "aarch64": 98}
+_SYS_FUTEX = {"x86_64": 202}
+_SYS_FUTEX_GENERIC = 98  # aarch64, riscv64 and later
 _PCI_BUSES = (0x1A, 0x1B, 0x4A, 0x4B, 0x8A, 0x8B, 0xCA, 0xCB)
 
 
@@ -111,10 +112,22 @@ class GpuState:
         for index, model in enumerate(models):
             _describe_gpu(image.gpus[index], model, index, seed)
         path = Path(path)
+        cls._retire(path)
         fresh = path.with_name(f".{path.name}.{os.getpid()}")
         fresh.write_bytes(bytes(image))
         fresh.replace(path)
         return cls(path)
+
+    @classmethod
+    def _retire(cls, path: Path) -> None:
+        """Whoever still has the file mapped that is about to be replaced finds no driver in it."""
+        try:
+            with cls(path) as old:
+                old._state.retired = 1
+                old._wake("event_word")
+                old._wake("hang_word")
+        except (FileNotFoundError, HardwareStateError):
+            pass
 
     def close(self) -> None:
         if self._file >= 0:
@@ -321,7 +334,7 @@ class GpuState:
         setattr(self._state, word, (getattr(self._state, word) + 1) & 0xFFFFFFFF)
         offset = getattr(type(self._state), word).offset
         address = ctypes.addressof(self._state) + offset
-        number = _SYS_FUTEX[platform.machine()]
+        number = _SYS_FUTEX.get(platform.machine(), _SYS_FUTEX_GENERIC)
         ctypes.CDLL(None, use_errno=True).syscall(
             ctypes.c_long(number), ctypes.c_void_p(address), _FUTEX_WAKE, 2**31 - 1, None, None, 0
         )

@@ -17,6 +17,7 @@ from pathlib import Path
 
 SOURCES = Path(__file__).resolve().parent
 NVML_PARTS = ("session.c", "device.c", "load.c", "health.c", "events.c")
+CUDA_PARTS = ("libcuda.c", "ptx.c", "session.c")
 FLAGS = ("-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror")
 LIBRARY_FLAGS = ("-shared", "-fPIC", "-fvisibility=hidden", "-pthread")
 
@@ -33,7 +34,13 @@ def build(package_dir: Path) -> Path:
         stubs = Path(scratch, "stubs.c")
         stubs.write_text(_stubs(_symbols()))
         _library(native / "libnvidia-ml.so", "libnvidia-ml.so.1", [*_paths(NVML_PARTS), stubs], Path(scratch))
-        _library(native / "libcuda.so", "libcuda.so.1", _paths(("libcuda.c",)), Path(scratch))
+        _library(
+            native / "libcuda.so",
+            "libcuda.so.1",
+            _paths(CUDA_PARTS),
+            Path(scratch),
+            f"-Wl,--version-script={SOURCES / 'libcuda.map'}",
+        )
         _compile(native / "launch", _paths(("launch.c",)), (), Path(scratch))
     return native
 
@@ -57,8 +64,8 @@ def _stubs(symbols: Sequence[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _library(target: Path, soname: str, sources: Sequence[Path], scratch: Path) -> None:
-    _compile(target, sources, (*LIBRARY_FLAGS, f"-Wl,-soname,{soname}"), scratch)
+def _library(target: Path, soname: str, sources: Sequence[Path], scratch: Path, *flags: str) -> None:
+    _compile(target, sources, (*LIBRARY_FLAGS, f"-Wl,-soname,{soname}", *flags), scratch)
 
 
 def _compile(target: Path, sources: Sequence[Path], flags: Sequence[str], scratch: Path) -> None:
@@ -73,7 +80,7 @@ def _compile(target: Path, sources: Sequence[Path], flags: Sequence[str], scratc
 
 
 def _is_current(target: Path) -> bool:
-    inputs = [*SOURCES.glob("*.[ch]"), SOURCES / "symbols.txt", Path(__file__)]
+    inputs = [*SOURCES.glob("*.[ch]"), SOURCES / "symbols.txt", SOURCES / "libcuda.map", Path(__file__)]
     return target.exists() and all(target.stat().st_mtime >= file.stat().st_mtime for file in inputs)
 
 

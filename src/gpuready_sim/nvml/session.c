@@ -114,10 +114,25 @@ static uint64_t start_time_of(uint32_t pid) {
 
 int is_running(uint32_t pid) { return start_time_of(pid) != 0; }
 
-static void change_holder(int delta) {
+static pthread_mutex_t writing = PTHREAD_MUTEX_INITIALIZER;
+static int lock_file = -1;
+
+void lock_state(void) {
+    pthread_mutex_lock(&writing);
     const char *path = getenv("NVSIM_STATE");
-    int file = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
-    if (file >= 0) while (flock(file, LOCK_EX) != 0 && errno == EINTR) {}
+    lock_file = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
+    if (lock_file < 0) return;
+    while (flock(lock_file, LOCK_EX) != 0 && errno == EINTR) {}
+}
+
+void unlock_state(void) {
+    if (lock_file >= 0) close(lock_file); /* releases the lock */
+    lock_file = -1;
+    pthread_mutex_unlock(&writing);
+}
+
+static void change_holder(int delta) {
+    lock_state();
     uint32_t pid = (uint32_t)getpid();
     uint64_t started = start_time_of(pid);
     nvsim_holder *mine = NULL, *free_entry = NULL;
@@ -132,7 +147,7 @@ static void change_holder(int delta) {
         mine->sessions += (uint32_t)delta;
         if (!mine->sessions) *mine = (nvsim_holder){0};
     }
-    if (file >= 0) close(file); /* releases the lock */
+    unlock_state();
 }
 
 uint64_t now_us(void) {

@@ -27,6 +27,9 @@ void *handle_of_slot(uint32_t slot);
 nvml_return copy_text(const char *text, char *buffer, uint32_t size);
 /* Sleeps until *word differs from `seen`, a signal arrives (-1) or timeout_ms is over. */
 int wait_for_change(uint32_t *word, uint32_t seen, uint64_t timeout_ms);
+/* The file's lock against every other writer. */
+void lock_state(void);
+void unlock_state(void);
 uint64_t now_us(void);
 /* Whether a process with this pid runs. */
 int is_running(uint32_t pid);

@@ -462,3 +462,18 @@ def test_processes_on_a_gpu_are_listed_while_they_run(build):
     assert node.run(code) == [[client.pid, 512]]
     client.communicate("\n", timeout=20)
     assert node.run(code) == []
+
+
+def test_a_client_of_a_replaced_state_file_finds_no_driver_until_it_opens_nvml_again(build):
+    node = build()
+    client = node.start("""
+        nvmlInit(); print("ready", flush=True); input()
+        try: nvmlDeviceGetCount()
+        except NVMLError as error: print(error.value)
+        nvmlShutdown(); nvmlInit(); print(nvmlDeviceGetCount())
+    """)
+
+    machine.build_node_root(node.node_dir, machine.MachineSpec("gpu-1", (("L4", 2),)))
+    machine.load_driver(node.node_dir, "550.163.01")
+
+    assert client.communicate("\n", timeout=20)[0] == "9\n2\n"

@@ -154,13 +154,6 @@ def _covers(toleration: Obj, key: str) -> bool:
 # --- the others ---
 
 
-def _new_namespace(namespace: Obj, _: Surroundings) -> None:
-    meta = namespace["metadata"]
-    meta["labels"] = {**(meta.get("labels") or {}), "kubernetes.io/metadata.name": meta["name"]}
-    namespace["spec"] = {"finalizers": ["kubernetes"]}
-    namespace["status"] = {"phase": "Active"}
-
-
 def _changed_namespace(new: Obj, old: Obj, _: Surroundings) -> None:
     meta = new["metadata"]
     meta["labels"] = {**(meta.get("labels") or {}), "kubernetes.io/metadata.name": meta["name"]}
@@ -217,7 +210,7 @@ def _new_definition(crd: Obj, around: Surroundings) -> None:
 def _changed_definition(new: Obj, old: Obj, _: Surroundings) -> None:
     status = dict(old["status"])
     status["acceptedNames"] = accepted_names(new)
-    stored = [v["name"] for v in new["spec"]["versions"] if v.get("storage")]
+    stored = [v["name"] for v in new["spec"].get("versions") or [] if v.get("storage")]
     status["storedVersions"] = list(dict.fromkeys([*(status.get("storedVersions") or []), *stored]))
     new["status"] = status
 
@@ -282,7 +275,6 @@ def check_namespace(
 
 _ON_CREATE: dict[str, CreateRule] = {
     "pods": _new_pod,
-    "namespaces": _new_namespace,
     "services": _new_service,
     "daemonsets.apps": _new_daemon_set,
     "customresourcedefinitions.apiextensions.k8s.io": _new_definition,

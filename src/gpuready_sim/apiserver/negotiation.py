@@ -9,12 +9,14 @@ from typing import Any
 import msgspec
 import yaml
 
+from gpuready_sim.apiserver import protobuf
 from gpuready_sim.apiserver.failures import Obj, bad_request, not_acceptable, unsupported_media_type
 from gpuready_sim.apiserver.requests import JSON, Request
 from gpuready_sim.apiserver.store import decode
 
 YAML = "application/yaml"
 _OFFERED = (JSON, YAML)
+_READ = (JSON, YAML, protobuf.MEDIA_TYPE)
 
 
 @dataclass(frozen=True)
@@ -96,10 +98,12 @@ def body_of(request: Request) -> Obj:
     media = request.headers.get("content-type", JSON).split(";")[0].strip().lower()
     if media in (JSON, "", "*/*"):
         parsed = parse_json(request.body)
+    elif media == protobuf.MEDIA_TYPE:
+        parsed = _parse_protobuf(request.body)
     elif media in (YAML, "application/x-yaml", "text/yaml"):
         parsed = parse_yaml(request.body)
     else:
-        raise unsupported_media_type(_OFFERED)
+        raise unsupported_media_type(_READ)
     if not isinstance(parsed, dict):
         raise bad_request("the body of the request is not an object")
     return parsed
@@ -109,6 +113,13 @@ def parse_json(body: bytes) -> Any:
     try:
         return decode(body)
     except msgspec.DecodeError as exc:
+        raise bad_request(f"the object provided is unrecognized: {exc}") from exc
+
+
+def _parse_protobuf(body: bytes) -> Obj:
+    try:
+        return protobuf.decode_body(body)
+    except protobuf.ProtobufError as exc:
         raise bad_request(f"the object provided is unrecognized: {exc}") from exc
 
 

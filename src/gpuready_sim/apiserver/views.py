@@ -9,6 +9,7 @@ import datetime
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from gpuready_sim.apiserver import tables
 from gpuready_sim.apiserver.event_versions import to_core_event, to_new_event
 from gpuready_sim.apiserver.failures import Obj
 from gpuready_sim.apiserver.negotiation import PLAIN, Form
@@ -71,8 +72,6 @@ class View:
         return encode(head)
 
     def _table(self, entries: Sequence[Entry], rv: str, *, whole: bool, meta: Obj | None = None) -> bytes:
-        from gpuready_sim.apiserver import tables
-
         resource, crd = self.resource, self.resource.crd
         table = _TABLE | {
             "metadata": meta or {"resourceVersion": rv},
@@ -82,8 +81,6 @@ class View:
         return encode(table)
 
     def _row(self, entry: Entry) -> Obj:
-        from gpuready_sim.apiserver import tables
-
         obj = converted(entry.obj, self.resource)
         row = dict(tables.row_of(self.resource, obj, self.resource.crd, now=self.now()))
         if self.include == "Object":

@@ -83,8 +83,8 @@ class Writes:
         obj = track(obj)
         if resource.namespaced and (why := kinds.check_namespace(resource, namespace, name, around)):
             raise why
-        kinds.prepare_create(obj, resource, around)
         self._refuse_invalid(obj, None, resource)
+        kinds.prepare_create(obj, resource, around)
         key = (namespace, name)
         if key in self._store.table(resource.table).items:
             raise already_exists(resource.plural, resource.group, name)

@@ -62,7 +62,13 @@ def gives(body: Any, status: int = 200, **headers: str) -> Answer:
 
 
 def refuses(status: int, reason: str = "", **headers: str) -> Answer:
-    body = {"kind": "Status", "status": "Failure", "code": status, "reason": reason, "message": f"no: {reason}"}
+    body = {
+        "kind": "Status",
+        "status": "Failure",
+        "code": status,
+        "reason": reason,
+        "message": f"no: {reason}",
+    }
     return gives(body, status, **headers)
 
 

@@ -7,11 +7,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from gpuready.kube.backoff import Backoff
-from gpuready.kube.cache import WatchCache
-from gpuready.kube.errors import ApiStatusError, Unreachable
-from gpuready.kube.resources import NODES
-from gpuready.kube.trimmed import Node, decode_node
 from tests.unit.kube.scripted_server import (
     ScriptedServer,
     bookmark,
@@ -22,6 +17,12 @@ from tests.unit.kube.scripted_server import (
     refuses,
     streams,
 )
+
+from gpuready.kube.backoff import Backoff
+from gpuready.kube.cache import WatchCache
+from gpuready.kube.errors import ApiStatusError, Unreachable
+from gpuready.kube.resources import NODES
+from gpuready.kube.trimmed import Node, decode_node
 
 DEADLINE_S = 5.0
 
@@ -247,9 +248,7 @@ async def test_one_object_that_does_not_fit_does_not_stop_the_others(server: Scr
 async def test_indices_follow_the_objects(server: ScriptedServer) -> None:
     server.answers = [
         lists(node("a", "1", zone="x"), node("b", "2", zone="x"), version="10"),
-        streams(
-            event("MODIFIED", node("a", "11", zone="y")), event("DELETED", node("b", "12")), then="stay"
-        ),
+        streams(event("MODIFIED", node("a", "11", zone="y")), event("DELETED", node("b", "12")), then="stay"),
     ]
     async with server.client() as client:
         cache: WatchCache[Node] = WatchCache(client, NODES, decode=decode_node)

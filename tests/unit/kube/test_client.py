@@ -4,12 +4,12 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.unit.kube.scripted_server import ScriptedServer, gives, lists, node, refuses
 
 from gpuready.kube import errors
 from gpuready.kube.access import Access, TokenFile
 from gpuready.kube.client import KubeClient
 from gpuready.kube.resources import DAEMONSETS, NODES, PODS
-from tests.unit.kube.scripted_server import ScriptedServer, gives, lists, node, refuses
 
 
 async def test_a_list_is_read_page_by_page_and_its_objects_say_what_they_are(server: ScriptedServer) -> None:

@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import base64
+import ssl
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from gpuready.kube.access import FixedToken, NoAccess, TokenFile, from_kubeconfig, in_cluster
+from gpuready.kube.certificate import find_not_after
+from gpuready.yaml_text import dump_yaml
+
+
+def certificate(*, days: int = 1) -> tuple[bytes, bytes]:
+    """A self-signed certificate that ends in `days`, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
+    ends = datetime.now(UTC) + timedelta(days=days)
+    signed = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(ends - timedelta(days=400))
+        .not_valid_after(ends)
+        .sign(key, hashes.SHA256())
+    )
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return signed.public_bytes(serialization.Encoding.PEM), private
+
+
+def kubeconfig(
+    folder: Path, *, cluster: dict[str, Any] | None = None, user: dict[str, Any] | None = None
+) -> str:
+    file = folder / "config"
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "here",
+        "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u", "namespace": "team"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:6443/", **(cluster or {})}}],
+        "users": [{"name": "u", "user": user or {}}],
+    }
+    file.write_text(dump_yaml(config))
+    return str(file)
+
+
+def data(pem: bytes) -> str:
+    return base64.b64encode(pem).decode()
+
+
+def test_a_token_and_the_cluster_ca_are_read_from_data_fields(tmp_path: Path) -> None:
+    ca, _ = certificate()
+    access = from_kubeconfig(
+        kubeconfig(tmp_path, cluster={"certificate-authority-data": data(ca)}, user={"token": "secret"})
+    )
+
+    assert access.server == "https://127.0.0.1:6443"
+    assert access.namespace == "team"
+    assert isinstance(access.token, FixedToken)
+    assert access.token.token() == "secret"
+    assert access.tls is not None
+    assert access.tls.verify_mode is ssl.CERT_REQUIRED
+    assert "secret" not in repr(access)
+
+
+def test_files_are_found_beside_the_kubeconfig(tmp_path: Path) -> None:
+    ca, _ = certificate()
+    signed, key = certificate()
+    for name, content in {"ca.crt": ca, "client.crt": signed, "client.key": key}.items():
+        (tmp_path / name).write_bytes(content)
+
+    access = from_kubeconfig(
+        kubeconfig(
+            tmp_path,
+            cluster={"certificate-authority": "ca.crt"},
+            user={"client-certificate": "client.crt", "client-key": "client.key"},
+        )
+    )
+
+    assert access.tls is not None
+    assert access.token is None
+
+
+def test_an_expired_certificate_is_named_with_its_date(tmp_path: Path) -> None:
+    signed, key = certificate(days=-3)
+    path = kubeconfig(tmp_path, user={"client-certificate-data": data(signed), "client-key-data": data(key)})
+
+    with pytest.raises(NoAccess) as caught:
+        from_kubeconfig(path)
+
+    day = datetime.now(UTC) - timedelta(days=3)
+    assert f'{path}, user "u": the client certificate has expired' in caught.value.what
+    assert f"{day:%Y-%m-%d}" in caught.value.why
+
+
+def test_the_end_of_a_certificate_is_read_to_the_second() -> None:
+    signed, _ = certificate(days=10000)
+
+    assert find_not_after(signed) == x509.load_pem_x509_certificate(signed).not_valid_after_utc
+    assert find_not_after(b"rubbish") is None
+    assert find_not_after(b"-----BEGIN CERTIFICATE-----\nMIIC\n-----END CERTIFICATE-----") is None
+
+
+def test_the_servers_certificate_may_be_left_unchecked(tmp_path: Path) -> None:
+    access = from_kubeconfig(kubeconfig(tmp_path, cluster={"insecure-skip-tls-verify": True}))
+
+    assert access.tls is not None
+    assert access.tls.verify_mode is ssl.CERT_NONE
+
+
+def test_a_name_that_leads_nowhere_is_answered_with_the_names_there_are(tmp_path: Path) -> None:
+    with pytest.raises(NoAccess, match=r'has no context "elsewhere".*it has: here'):
+        from_kubeconfig(kubeconfig(tmp_path), context="elsewhere")
+
+
+def test_logging_in_through_a_program_is_refused_with_what_works_instead(tmp_path: Path) -> None:
+    with pytest.raises(NoAccess, match=r'logs in through "exec".*kubectl create token'):
+        from_kubeconfig(kubeconfig(tmp_path, user={"exec": {"command": "aws"}}))
+
+
+def test_no_kubeconfig_says_where_it_was_looked_for(tmp_path: Path) -> None:
+    with pytest.raises(NoAccess, match=r"there is no kubeconfig at .*/\.kube/config"):
+        from_kubeconfig(env={"HOME": str(tmp_path)})
+
+
+def test_of_several_kubeconfigs_the_first_that_names_something_wins(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    one = kubeconfig(tmp_path / "one", cluster={"server": "https://one:1", "insecure-skip-tls-verify": True})
+    two = kubeconfig(tmp_path / "two", cluster={"server": "https://two:1"})
+
+    assert from_kubeconfig(env={"KUBECONFIG": f"{one}:{two}"}).server == "https://one:1"
+
+
+def test_a_pods_account_is_found_below_its_root(tmp_path: Path) -> None:
+    ca, _ = certificate()
+    folder = tmp_path / "var/run/secrets/kubernetes.io/serviceaccount"
+    folder.mkdir(parents=True)
+    (folder / "ca.crt").write_bytes(ca)
+    (folder / "token").write_text("t")
+    (folder / "namespace").write_text("gpu-operator")
+
+    access = in_cluster(
+        {
+            "GPUREADY_ROOT": str(tmp_path),
+            "KUBERNETES_SERVICE_HOST": "fd00::1",
+            "KUBERNETES_SERVICE_PORT": "443",
+        }
+    )
+
+    assert access.server == "https://[fd00::1]:443"
+    assert access.namespace == "gpu-operator"
+    assert isinstance(access.token, TokenFile)
+    assert access.token.token() == "t"
+
+
+def test_outside_a_pod_there_is_no_account() -> None:
+    with pytest.raises(NoAccess, match="this is not a pod"):
+        in_cluster({})

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import msgspec
+from tests.unit.kube.scripted_server import ScriptedServer, gives
+
+from gpuready import names
+from gpuready.kube.apply import Applier, Change, decide, taken_over, with_digest
+from gpuready.kube.resources import DAEMONSETS
+
+
+def daemonset(image: str = "a:1") -> dict[str, Any]:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "d", "namespace": "ns"},
+        "spec": {"template": {"spec": {"containers": [{"name": "main", "image": image}]}}},
+    }
+
+
+def stored(desired: dict[str, Any], *, version: str = "5", managers: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The object as the API server returns it."""
+    live = copy.deepcopy(with_digest(desired))
+    live["metadata"] |= {"resourceVersion": version, "uid": "u"}
+    live["metadata"]["managedFields"] = [
+        {"manager": each, "operation": "Update", "fieldsV1": {"f:spec": {}}} for each in managers
+    ]
+    live["spec"]["template"]["spec"]["dnsPolicy"] = "ClusterFirst"  # a default of the server's
+    return live
+
+
+async def test_an_unchanged_object_costs_no_request(server: ScriptedServer) -> None:
+    async with server.client() as client:
+        done = await Applier(client).apply(DAEMONSETS, daemonset(), stored(daemonset()))
+
+    assert (done.change, done.changed, server.requests) == (Change.NONE, False, [])
+
+
+async def test_an_absent_object_is_created_with_its_digest(server: ScriptedServer) -> None:
+    server.answers = [gives(stored(daemonset()))]
+
+    async with server.client() as client:
+        done = await Applier(client).apply(DAEMONSETS, daemonset(), None)
+
+    sent = msgspec.json.decode(server.bodies[0])
+    assert done.change is Change.CREATED
+    assert sent["metadata"]["annotations"][names.DIGEST_ANNOTATION]
+
+
+async def test_a_hand_edit_is_repaired_and_named(server: ScriptedServer) -> None:
+    live = stored(daemonset())
+    live["spec"]["template"]["spec"]["containers"][0]["image"] = "hand:1"
+    server.answers = [gives(stored(daemonset(), version="6"))]
+
+    async with server.client() as client:
+        done = await Applier(client).apply(DAEMONSETS, daemonset(), live)
+
+    assert done.change is Change.REPAIRED
+    assert [(each.live, each.desired) for each in done.differences] == [("hand:1", "a:1")]
+
+
+async def test_a_changed_wish_is_applied_once_although_the_cache_lags(server: ScriptedServer) -> None:
+    live = stored(daemonset("a:1"))
+    server.answers = [gives(stored(daemonset("a:2"), version="6"))]
+
+    async with server.client() as client:
+        applier = Applier(client)
+        first = await applier.apply(DAEMONSETS, daemonset("a:2"), live)
+        again = await applier.apply(DAEMONSETS, daemonset("a:2"), live)
+
+    assert (first.change, again.change) == (Change.DESIRED, Change.NONE)
+    assert len(server.requests) == 1
+
+
+async def test_a_value_that_the_server_insists_on_is_not_fought_over(server: ScriptedServer) -> None:
+    stubborn = stored(daemonset("a:2"), version="6")
+    stubborn["spec"]["template"]["spec"]["containers"][0]["image"] = "mirror/a:2"
+    server.answers = [gives(stubborn)]
+
+    async with server.client() as client:
+        applier = Applier(client)
+        await applier.apply(DAEMONSETS, daemonset("a:2"), stored(daemonset("a:1")))
+        again = await applier.apply(DAEMONSETS, daemonset("a:2"), stubborn)
+
+    assert again.change is Change.NONE
+    assert len(server.requests) == 1
+
+
+async def test_an_object_of_the_original_is_taken_over_before_the_first_apply(server: ScriptedServer) -> None:
+    live = stored(daemonset(), managers=("gpu-operator", "kubectl-label"))
+    server.answers = [gives({}), gives(stored(daemonset(), version="7"))]
+
+    async with server.client() as client:
+        done = await Applier(client).apply(DAEMONSETS, daemonset(), live)
+
+    test, move = msgspec.json.decode(server.bodies[0])
+    assert done.change is Change.TAKEN_OVER
+    assert [each.headers["Content-Type"] for each in server.requests] == [
+        "application/json-patch+json",
+        "application/apply-patch+yaml",
+    ]
+    assert test == {"op": "test", "path": "/metadata/resourceVersion", "value": "5"}
+    assert [each["manager"] for each in move["value"]] == ["gpuready", "kubectl-label"]
+
+
+def test_what_the_predecessor_owned_is_ours_by_apply_together_with_what_we_had() -> None:
+    entries = [
+        {"manager": "gpu-operator", "operation": "Update", "fieldsV1": {"f:spec": {"f:a": {}}}},
+        {"manager": "gpuready", "operation": "Apply", "fieldsV1": {"f:spec": {"f:b": {}}}},
+        {"manager": "gpu-operator", "operation": "Update", "subresource": "status", "fieldsV1": {}},
+    ]
+
+    ours, *rest = taken_over(entries, {"gpu-operator"}, "gpuready")
+
+    assert (ours["manager"], ours["operation"]) == ("gpuready", "Apply")
+    assert ours["fieldsV1"] == {"f:spec": {"f:a": {}, "f:b": {}}}
+    assert rest == [entries[2]]
+
+
+def test_the_original_managing_only_the_status_is_nothing_to_take_over() -> None:
+    live = stored(daemonset())
+    live["metadata"]["managedFields"] = [{"manager": "gpu-operator", "subresource": "status", "fieldsV1": {}}]
+
+    assert decide(with_digest(daemonset()), live) == (Change.NONE, ())

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuready.kube.compare import differences, digest
+
+
+def daemonset(**container: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "d", "namespace": "ns", "labels": {"app": "d"}},
+        "spec": {"template": {"spec": {"containers": [{"name": "main", "image": "a:1", **container}]}}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("want", "have"),
+    [
+        pytest.param({}, {"imagePullPolicy": "IfNotPresent"}, id="the server adds a default"),
+        pytest.param(
+            {"env": [{"name": "A", "value": ""}]}, {"env": [{"name": "A"}]}, id="empty values are left out"
+        ),
+        pytest.param(
+            {"env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]},
+            {"env": [{"name": "B", "value": "2"}, {"name": "X", "value": "y"}, {"name": "A", "value": "1"}]},
+            id="another order, and an entry of somebody else",
+        ),
+        pytest.param(
+            {"resources": {"limits": {"cpu": "1000m", "memory": "1024Mi"}}},
+            {"resources": {"limits": {"cpu": "1", "memory": "1Gi"}}},
+            id="quantities in canonical form",
+        ),
+        pytest.param(
+            {"ports": [{"containerPort": 80}]},
+            {"ports": [{"containerPort": 80, "protocol": "TCP"}]},
+            id="a port's default protocol",
+        ),
+        pytest.param({"args": []}, {}, id="an empty list is no list"),
+        pytest.param({"securityContext": {"privileged": False}}, {}, id="false is absent"),
+        pytest.param(
+            {"securityContext": None}, {"securityContext": {"privileged": True}}, id="null asks nothing"
+        ),
+    ],
+)
+def test_what_means_the_same_is_no_difference(want: dict[str, Any], have: dict[str, Any]) -> None:
+    assert differences(daemonset(**want), daemonset(**have)) == []
+
+
+@pytest.mark.parametrize(
+    ("want", "have", "path"),
+    [
+        pytest.param({}, {"image": "b:1"}, "containers[name=main].image", id="a value"),
+        pytest.param({"args": ["a"]}, {"args": ["a", "b"]}, "containers[name=main].args", id="a longer list"),
+        pytest.param({"args": ["a", "b"]}, {"args": ["b", "a"]}, "containers[name=main].args", id="an order"),
+        pytest.param(
+            {"env": [{"name": "A", "value": "1"}]},
+            {"env": []},
+            "containers[name=main].env[name=A]",
+            id="a missing entry",
+        ),
+        pytest.param(
+            {"securityContext": {"privileged": True}},
+            {},
+            "containers[name=main].securityContext.privileged",
+            id="a missing map",
+        ),
+        pytest.param(
+            {"resources": {"limits": {"cpu": "1"}}},
+            {"resources": {"limits": {"cpu": "2"}}},
+            "containers[name=main].resources.limits.cpu",
+            id="a quantity",
+        ),
+        pytest.param({"tty": False}, {"tty": True}, "containers[name=main].tty", id="true instead of false"),
+    ],
+)
+def test_a_changed_field_is_named_by_its_path(want: dict[str, Any], have: dict[str, Any], path: str) -> None:
+    found = differences(daemonset(**want), daemonset(**have))
+
+    assert [each.path for each in found] == [f"spec.template.spec.{path}"]
+
+
+def test_the_manager_of_a_hand_edit_is_found_in_managed_fields() -> None:
+    live = daemonset(image="hand:1", args=["x"])
+    live["metadata"]["managedFields"] = [
+        {"manager": "gpuready", "time": "2026-01-01T00:00:00Z", "fieldsV1": fields({"f:name": {}})},
+        {
+            "manager": "kubectl-edit",
+            "time": "2026-01-02T00:00:00Z",
+            "fieldsV1": fields({"f:image": {}, "f:args": {}}),
+        },
+    ]
+
+    found = differences(daemonset(args=["y"]), live)
+
+    assert [(each.path.rpartition(".")[2], each.manager) for each in found] == [
+        ("image", "kubectl-edit"),
+        ("args", "kubectl-edit"),
+    ]
+    assert str(found[0]).endswith('.image: "hand:1" instead of "a:1" (set by kubectl-edit)')
+
+
+def fields(of_container: dict[str, Any]) -> dict[str, Any]:
+    containers = {'k:{"name":"main"}': {".": {}, **of_container}}
+    return {"f:spec": {"f:template": {"f:spec": {"f:containers": containers}}}}
+
+
+def test_the_digest_does_not_depend_on_the_order_of_keys() -> None:
+    assert digest({"a": 1, "b": {"c": 1, "d": 2}}) == digest({"b": {"d": 2, "c": 1}, "a": 1})
+    assert digest({"a": 1}) != digest({"a": 2})

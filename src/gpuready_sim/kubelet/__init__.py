@@ -16,7 +16,7 @@ What `gpuready_sim.cluster` needs:
     await kubelet.power_off()   # containers killed, sockets silent; the machine may now change its boot id
     await kubelet.power_on()    # boots: new boot id, Event Rebooted, pods start again (restartCount + 1)
     await kubelet.stop()        # end of the simulator: every process gone
-    kubelet.failed              # asyncio.Future that resolves (with the exception) when a loop of it died
+    kubelet.failed              # asyncio.Future whose result is the exception that ended a loop of it
 
 Containers reach the API server at the address of `client.access.server` (KUBERNETES_SERVICE_HOST/PORT).
 Kernel, OS image and boot id are read from the node's root at start and at power_on.

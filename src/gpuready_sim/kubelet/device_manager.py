@@ -230,6 +230,13 @@ class DeviceManager:
             if (entry.pod_uid, entry.container) == (pod_uid, container)
         }
 
+    def in_use(self) -> dict[str, int]:
+        """Devices held by containers, by resource."""
+        held: dict[str, set[str]] = {}
+        for entry in self._entries.values():
+            held.setdefault(entry.resource, set()).update(entry.device_ids)
+        return {resource: len(ids) for resource, ids in held.items()}
+
     # --- admission --------------------------------------------------------------------------------------
     async def admit(self, pod: Mapping[str, Any]) -> None:
         """Allocate for every container of a pod, init containers first.

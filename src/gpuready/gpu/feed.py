@@ -35,7 +35,7 @@ class Pace:
     """
 
     event_wait_ms: int = 500
-    inventory_s: float = 10.0
+    inventory_s: float = 30.0
     probe_s: float = 1.0
     retry_s: float = 2.0
 
@@ -212,7 +212,7 @@ class Feed:
         while self._is_wanted() and not self._takes_look() and now < inventory_due:
             self._called_at = now
             try:
-                event = nvml.next_xid(self._pace.event_wait_ms)
+                event = nvml.next_xid(self._wait_ms())
             except NvmlError as exc:
                 if exc.code != GPU_IS_LOST:
                     raise
@@ -230,6 +230,10 @@ class Feed:
         for uuid in sorted(uuids):
             self._called_at = time.monotonic()
             self._tell(Probed(uuid, probe(nvml, uuid)))
+
+    def _wait_ms(self) -> int:
+        probe_ms = int(self._pace.probe_s * 1000) if self._suspects else self._pace.event_wait_ms
+        return min(self._pace.event_wait_ms, probe_ms)
 
     def _is_wanted(self) -> bool:
         return not (self._stopping or self._released)

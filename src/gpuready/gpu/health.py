@@ -14,6 +14,9 @@ from gpuready.gpu.xid import Policy, Recovery
 _WEIGHT = {recovery: weight for weight, recovery in enumerate(Recovery)}
 _RESET_ACTIONS = (1, 3, 4, 6)
 _REBOOT_ACTIONS = (2, 7)
+_QUIET_PROBES = 5
+# A reset may be over before the first probe: this many probes in a row in which the driver itself says
+# that nothing is to be done count as its word for it. After fewer it may not have made up its mind.
 
 
 @dataclass(frozen=True)
@@ -157,12 +160,16 @@ def _is_over(health: Health, probe: Probe, policy: Policy) -> bool:
         case Recovery.CLEAN_PROBES:
             return health.clean_probes >= policy.clean_probes
         case Recovery.RESET:
-            return health.reset_seen
+            return _was_reset(health, probe)
         case Recovery.REMAP:
-            return health.reset_seen and not probe.remap_pending
+            return _was_reset(health, probe) and not probe.remap_pending
         case Recovery.REBOOT:
             return False
     return True
+
+
+def _was_reset(health: Health, probe: Probe) -> bool:
+    return health.reset_seen or (probe.recovery_action == 0 and health.clean_probes >= _QUIET_PROBES)
 
 
 def _unhealthy(

@@ -227,7 +227,7 @@ class Daemon:
 
     def _take(self, fact: Fact) -> None:
         now = time.time()
-        before = self._fleet
+        before, had_trouble = self._fleet, self._trouble is not None or self._silent_s > 0
         match fact:
             case InventoryTaken(inventory=inventory):
                 self._trouble, self._silent_s = None, 0.0
@@ -242,7 +242,8 @@ class Daemon:
             case LibraryReplaced():
                 pass
         self._note_changes(before)
-        self._wake()
+        if self._fleet != before or isinstance(fact, Unavailable | LibraryReplaced) or had_trouble:
+            self._wake()
 
     def _note_changes(self, before: Fleet) -> None:
         if before.gpus != self._fleet.gpus:

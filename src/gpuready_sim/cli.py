@@ -194,7 +194,6 @@ def exec_(name: str, node: str, command: tuple[str, ...]) -> int:
 
     environment = _ask(name, "environment", node=node)
     program, argv, env = host_command(command, environment)
-    os.environ["PATH"] = env["PATH"]  # execvpe looks for the program in our own PATH
     try:
         os.execvpe(program, argv, env)
     except OSError as exc:
@@ -236,9 +235,9 @@ def requests(name: str, writes: bool, since: str | None, output: str) -> int:
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def demo(arguments: tuple[str, ...]) -> int:
     """Run the demonstration: four nodes, from bare machines to GPUs in pods, with faults."""
-    from gpuready_sim.scenarios import demo as scenario
+    import importlib
 
-    return int(scenario.main(arguments))
+    return int(importlib.import_module("gpuready_sim.scenarios.demo").main(list(arguments)))
 
 
 @sim.command()

@@ -7,8 +7,11 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from gpuready_sim.cluster.machines import Machine, MachineError
-from gpuready_sim.errors import SimulatorError
+from gpuready_sim.client import PODS, SimClient
+from gpuready_sim.cluster import holders
+from gpuready_sim.cluster.machines import RELOAD_WAIT_S, Machine, MachineError
+from gpuready_sim.errors import DriverInUseError, SimulatorError
+from gpuready_sim.hardware.state import Holder
 
 if TYPE_CHECKING:
     from gpuready_sim.cluster.supervisor import Supervisor
@@ -68,8 +71,7 @@ class Commands:
         }
 
     async def _reboot(self, args: Args) -> object:
-        machine = self._machine(args["node"])
-        return {"bootId": await machine.reboot(self._cluster.api_server.access)}
+        return {"bootId": await self._machine(args["node"]).reboot()}
 
     async def _environment(self, args: Args) -> object:
         return self._machine(args["node"]).environment()
@@ -116,10 +118,25 @@ class Commands:
         return self._machine(args["node"]).update_driver(args["version"])
 
     async def _driver_reload(self, args: Args) -> object:
-        return await self._machine(args["node"]).reload_driver()
+        machine = self._machine(args["node"])
+        try:
+            return await machine.reload_driver()
+        except DriverInUseError as exc:
+            raise await self._in_use(machine, exc) from exc
+
+    async def _in_use(self, machine: Machine, error: DriverInUseError) -> CommandError:
+        async with SimClient(self._cluster.api_server.access) as client:
+            selector = f"spec.nodeName={machine.name}"
+            pods = (await client.list(PODS, field_selector=selector))[0]
+        who = holders.describe((Holder(*pair) for pair in error.holders), pods)
+        return CommandError(
+            f"the driver of {machine.name} cannot be unloaded",
+            why=f"after {RELOAD_WAIT_S:g} s these still hold NVML: {who}",
+            next_step="end them (delete the pod, or drain the node), then try again",
+        )
 
     async def _kubelet_restart(self, args: Args) -> object:
-        await self._machine(args["node"]).restart_kubelet()
+        await self._machine(args["node"]).kubelet.restart()
         return {}
 
     async def _api_stop(self, args: Args) -> object:

@@ -26,6 +26,7 @@ import yaml
 
 from gpuready_sim import control, request_log
 from gpuready_sim.client import (
+    EVENTS,
     NODES,
     PODS,
     ApiStatus,
@@ -86,7 +87,12 @@ class Cluster:
     @asynccontextmanager
     async def attached(cls, name: str) -> AsyncIterator[Self]:
         """A cluster that runs already."""
-        place = Place.of(name)
+        async with cls.attached_to(Place.of(name)) as cluster:
+            yield cluster
+
+    @classmethod
+    @asynccontextmanager
+    async def attached_to(cls, place: Place) -> AsyncIterator[Self]:
         async with SimClient.from_kubeconfig(place.kubeconfig, user_agent="gpuready-sim") as client:
             yield cls(place, client)
 
@@ -137,8 +143,6 @@ class Cluster:
 
     async def events(self, about: str, namespace: str = "default") -> list[Object]:
         """The events about an object of this name, in the order of their last occurrence."""
-        from gpuready_sim.client import EVENTS
-
         found, _ = await self.client.list(EVENTS, namespace, field_selector=f"involvedObject.name={about}")
         return sorted(found, key=lambda e: str(e.get("lastTimestamp") or ""))
 
@@ -153,9 +157,10 @@ class Cluster:
         timeout_s: float = DEADLINE_S,
     ) -> Object:
         """The object once it satisfies `until`; raises NotInTime with what it looked like last."""
-        return await self._wait(
+        found: Object = await self._wait(
             resource, name, namespace, lambda obj: obj is not None and until(obj), timeout_s
         )
+        return found
 
     async def wait_gone(
         self, resource: Resource, name: str, namespace: str | None = None, *, timeout_s: float = DEADLINE_S

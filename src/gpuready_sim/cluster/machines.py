@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gpuready_sim.client import Access
-from gpuready_sim.cluster.node_service import NodeService
+from gpuready_sim.client import SimClient
 from gpuready_sim.cluster.spec import NodeSpec
 from gpuready_sim.errors import DriverInUseError, SimulatorError
 from gpuready_sim.hardware import machine as hardware
-from gpuready_sim.hardware.state import GpuState, Holder
+from gpuready_sim.hardware.state import GpuState
+from gpuready_sim.kubelet.identity import NodeIdentity, Timing
+from gpuready_sim.kubelet.kubelet import Kubelet
 
 CONTAINER_DRIVER_ROOT = "run/nvidia/driver"
 LIBRARY_DIRS = ("usr/lib/x86_64-linux-gnu", "usr/lib64")
@@ -28,11 +29,12 @@ class MachineError(SimulatorError):
 class Machine:
     """A simulated machine and the kubelet on it."""
 
-    def __init__(self, spec: NodeSpec, directory: Path, address: str) -> None:
+    def __init__(self, spec: NodeSpec, directory: Path, address: str, timing: Timing) -> None:
         self.spec = spec
         self.directory = directory
         self.address = address
-        self.service = NodeService(spec, directory, address)
+        self.timing = timing
+        self._kubelet: Kubelet | None = None
 
     @property
     def name(self) -> str:
@@ -54,23 +56,34 @@ class Machine:
         if installed and self.spec.gpus:
             hardware.load_driver(self.directory, installed)
 
-    async def start(self, access: Access) -> None:
-        await self.service.start(access)
+    async def start(self, client: SimClient) -> None:
+        """Start the kubelet; returns once the Node is registered."""
+        identity = _identity(self.spec, self.address)
+        self._kubelet = Kubelet(identity, node_dir=self.directory, client=client, timing=self.timing)
+        await self._kubelet.start()
+
+    async def wait_failed(self) -> None:
+        """Until the kubelet fails; raises what it failed with."""
+        raise MachineError(f"the kubelet of {self.name} failed") from await self.kubelet.failed
 
     async def stop(self) -> None:
-        """Power off: the kubelet and every container end."""
-        await self.service.stop(kill_pods=True)
+        """Kubelet and containers end."""
+        if self._kubelet is not None:
+            await self._kubelet.stop()
+            self._kubelet = None
 
-    async def restart_kubelet(self) -> None:
-        """The kubelet ends and comes back; containers keep running."""
-        await self.service.restart()
+    @property
+    def kubelet(self) -> Kubelet:
+        if self._kubelet is None:
+            raise MachineError(f"the kubelet of {self.name} is not running")
+        return self._kubelet
 
-    async def reboot(self, access: Access) -> str:
+    async def reboot(self) -> str:
         """New boot id (returned), /run empty, modules gone; a host driver loads again at boot."""
-        await self.service.stop(kill_pods=True)
+        await self.kubelet.power_off()
         boot_id = hardware.reboot(self.directory)
         self._load_host_driver()
-        await self.service.start(access)
+        await self.kubelet.power_on()
         return boot_id
 
     # --- GPUs -------------------------------------------------------------------------------------------
@@ -119,7 +132,10 @@ class Machine:
         return self.driver()
 
     async def reload_driver(self) -> dict[str, str | None]:
-        """Unload the module and load that of the installed version; refused while somebody holds NVML."""
+        """Unload the module and load that of the installed version.
+
+        raises  DriverInUseError when somebody still holds NVML after RELOAD_WAIT_S
+        """
         root = self.driver_root()
         if root is None:
             raise MachineError(f"node {self.name} has no driver", why="none is installed on it")
@@ -128,26 +144,14 @@ class Machine:
             try:
                 hardware.unload_driver(self.directory)
                 break
-            except DriverInUseError as exc:
+            except DriverInUseError:
                 if time.monotonic() > deadline:
-                    raise self._in_use(exc.holders) from exc
+                    raise
             await asyncio.sleep(_POLL_S)
         version = hardware.installed_version(root)
         assert version is not None
         hardware.load_driver(self.directory, version)
         return self.driver()
-
-    def _in_use(self, holders: tuple[tuple[int, str], ...]) -> MachineError:
-        who = "; ".join(self._describe(Holder(pid, command)) for pid, command in holders)
-        return MachineError(
-            f"the driver of {self.name} cannot be unloaded",
-            why=f"after {RELOAD_WAIT_S:g} s these still hold NVML: {who}",
-            next_step="end them (delete the pod, or drain the node), then try again",
-        )
-
-    def _describe(self, holder: Holder) -> str:
-        pod = self.service.pod_of(holder.pid)
-        return f"pid {holder.pid}, {holder.command}, {f'pod {pod}' if pod else 'no pod'}"
 
     # --- programs on the host ---------------------------------------------------------------------------
     def environment(self) -> dict[str, str]:
@@ -167,7 +171,7 @@ class Machine:
         return {
             "name": self.name,
             "address": self.address,
-            "kubelet": "running" if self.service.running else "stopped",
+            "kubelet": "running" if self._kubelet else "stopped",
             "driver": self.driver(),
             "gpus": [
                 {
@@ -192,3 +196,9 @@ def _hardware_spec(spec: NodeSpec) -> hardware.MachineSpec:
         os_id=spec.os_id,
         os_version=spec.os_version,
     )
+
+
+def _identity(spec: NodeSpec, address: str) -> NodeIdentity:
+    default = NodeIdentity(spec.name, address)
+    capacity = {**default.capacity, "cpu": spec.cpu, "memory": spec.memory}
+    return NodeIdentity(spec.name, address, labels=spec.labels, taints=spec.taints, capacity=capacity)

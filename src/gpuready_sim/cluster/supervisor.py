@@ -25,6 +25,7 @@ from gpuready_sim.cluster.places import AddressRange, Place, claim_addresses, ow
 from gpuready_sim.cluster.processes import ProcessError
 from gpuready_sim.cluster.spec import ClusterSpec
 from gpuready_sim.controllers.run import Settings, run_controllers
+from gpuready_sim.kubelet.identity import Timing
 
 log = logging.getLogger(__name__)
 NODES_READY_S = 60.0
@@ -68,8 +69,10 @@ class Supervisor:
                 asyncio.create_task(self.api_server.keep_alive()),
             ]
             stack.push_async_callback(_cancel, tasks)
+            kubelets = await stack.enter_async_context(SimClient(access, user_agent="sim-kubelet"))
             stack.push_async_callback(self._power_off)
-            await asyncio.gather(*(machine.start(access) for machine in self.machines.values()))
+            await asyncio.gather(*(machine.start(kubelets) for machine in self.machines.values()))
+            tasks += [asyncio.create_task(machine.wait_failed()) for machine in self.machines.values()]
             server = await control.serve(self.place.control, Commands(self).handle)
             stack.callback(server.close)
             if self.operator:
@@ -79,8 +82,11 @@ class Supervisor:
             yield tasks
 
     async def _build_machines(self, addresses: AddressRange) -> None:
+        grace_s = self.spec.node_grace_s
         for index, node in enumerate(self.spec.nodes):
-            machine = Machine(node, self.place.node(node.name), addresses.address(index))
+            timing = Timing(lease_interval_s=grace_s / 4, lease_duration_s=max(1, round(grace_s)))
+            address = addresses.address(index)
+            machine = Machine(node, self.place.node(node.name), address, timing)
             await asyncio.to_thread(machine.build)
             self.machines[node.name] = machine
 

@@ -1,0 +1,188 @@
+"""The controllers against the API server, with nodes that exist only as objects."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuready_sim.client import CONFIG_MAPS, LEASES, NODES, PODS, Resource, SimClient
+from gpuready_sim.cluster.control_plane import ApiServer
+from gpuready_sim.cluster.handle import Cluster
+from gpuready_sim.cluster.places import Place
+from gpuready_sim.controllers.events import now_text
+from gpuready_sim.controllers.run import Settings, run_controllers
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    """API server and controllers; no kubelet, nodes may be silent for one second."""
+    place = Place(tmp_path / "objects-only")
+    place.clean()
+    server = ApiServer(place)
+    await server.start()
+    try:
+        async with SimClient(server.access) as client:
+            running = asyncio.create_task(run_controllers(client, Settings(node_grace_s=1)))
+            async with Cluster.attached_to(place) as handle:
+                yield handle
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+    finally:
+        await server.stop()
+
+
+async def add_node(cluster: Cluster, name: str) -> None:
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": now_text()}
+    amounts = {"cpu": "8", "memory": "32Gi", "pods": "110"}
+    status = {"capacity": amounts, "allocatable": amounts, "conditions": [ready]}
+    await cluster.client.create(NODES, node)
+    await cluster.client.merge_patch(NODES, name, {"status": status}, subresource="status")
+
+
+async def add_config_map(cluster: Cluster, name: str, *owners: dict[str, Any]) -> dict[str, Any]:
+    meta: dict[str, Any] = {"name": name, "namespace": "default"}
+    if owners:
+        meta["ownerReferences"] = [
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "name": owner["metadata"]["name"],
+                "uid": owner["metadata"]["uid"],
+                "blockOwnerDeletion": True,
+            }
+            for owner in owners
+        ]
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}
+    return await cluster.client.create(CONFIG_MAPS, body)
+
+
+async def delete(cluster: Cluster, resource: Resource, name: str, **how: str) -> None:
+    await cluster.client.delete(resource, name, "default", **how)
+
+
+@pytest.mark.parametrize("propagation", ["Background", "Foreground"])
+async def test_dependents_go_with_their_owner(cluster, propagation):
+    owner = await add_config_map(cluster, "owner")
+    child = await add_config_map(cluster, "child", owner)
+    await add_config_map(cluster, "grandchild", child)
+
+    await delete(cluster, CONFIG_MAPS, "owner", propagation=propagation)
+
+    for name in ("grandchild", "child", "owner"):
+        await cluster.wait_gone(CONFIG_MAPS, name, "default", timeout_s=10)
+
+
+async def test_orphans_stay_without_their_owner(cluster):
+    owner = await add_config_map(cluster, "owner")
+    await add_config_map(cluster, "child", owner)
+
+    await delete(cluster, CONFIG_MAPS, "owner", propagation="Orphan")
+
+    await cluster.wait_gone(CONFIG_MAPS, "owner", "default", timeout_s=10)
+    child = await cluster.client.get(CONFIG_MAPS, "child", "default")
+    assert not child["metadata"].get("ownerReferences")
+
+
+async def test_an_object_with_two_owners_lives_until_both_are_gone(cluster):
+    one, two = await add_config_map(cluster, "one"), await add_config_map(cluster, "two")
+    await add_config_map(cluster, "child", one, two)
+
+    await delete(cluster, CONFIG_MAPS, "one")
+    await cluster.wait(
+        CONFIG_MAPS, "child", "default", lambda c: len(c["metadata"]["ownerReferences"]) == 1, timeout_s=10
+    )
+    await delete(cluster, CONFIG_MAPS, "two")
+    await cluster.wait_gone(CONFIG_MAPS, "child", "default", timeout_s=10)
+
+
+async def test_an_object_whose_owner_never_was_goes(cluster):
+    await add_config_map(cluster, "child", {"metadata": {"name": "nobody", "uid": "0-0-0"}})
+
+    await cluster.wait_gone(CONFIG_MAPS, "child", "default", timeout_s=10)
+
+
+async def test_a_silent_node_turns_unknown_and_its_pods_unready_and_a_renewed_lease_keeps_another(cluster):
+    await add_node(cluster, "silent")
+    await add_node(cluster, "alive")
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "alive", "namespace": "kube-node-lease"},
+        "spec": {"holderIdentity": "alive"},
+    }
+    await cluster.client.create(LEASES, lease)
+
+    async def renew() -> None:
+        for count in range(100):
+            patch = {"spec": {"leaseTransitions": count}}
+            await cluster.client.merge_patch(LEASES, "alive", patch, "kube-node-lease")
+            await asyncio.sleep(0.2)
+
+    renewing = asyncio.create_task(renew())
+    silent = await cluster.wait(
+        NODES,
+        "silent",
+        None,
+        lambda n: any(t["key"].endswith("unreachable") for t in n["spec"].get("taints") or []),
+        timeout_s=10,
+    )
+    renewing.cancel()
+
+    ready = next(c for c in silent["status"]["conditions"] if c["type"] == "Ready")
+    assert (ready["status"], ready["reason"]) == ("Unknown", "NodeStatusUnknown")
+    assert ready["message"] == "Kubelet stopped posting node status."
+    assert not (await cluster.node("alive"))["spec"].get("taints")
+
+
+async def test_pods_of_a_deleted_node_are_collected(cluster):
+    await add_node(cluster, "short-lived")
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "left"},
+        "spec": {"nodeName": "short-lived", "containers": [{"name": "c", "image": "i"}]},
+    }
+    await cluster.apply(pod)
+
+    await cluster.client.delete(NODES, "short-lived")
+
+    await cluster.wait_gone(PODS, "left", "default", timeout_s=10)
+
+
+async def test_a_failed_daemon_pod_is_replaced_and_told_of(cluster):
+    await add_node(cluster, "n1")
+    daemons = {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "d"},
+        "spec": {
+            "selector": {"matchLabels": {"app": "d"}},
+            "template": {
+                "metadata": {"labels": {"app": "d"}},
+                "spec": {
+                    "tolerations": [{"operator": "Exists"}],
+                    "containers": [{"name": "c", "image": "i"}],
+                },
+            },
+        },
+    }
+    await cluster.apply(daemons)
+    (first,) = await cluster.wait_pods("default", "app=d", lambda pods: len(pods) == 1, timeout_s=10)
+
+    name = first["metadata"]["name"]
+    failed = {"status": {"phase": "Failed"}}
+    await cluster.client.merge_patch(PODS, name, failed, "default", subresource="status")
+
+    (second,) = await cluster.wait_pods(
+        "default",
+        "app=d",
+        lambda pods: [p["metadata"]["name"] for p in pods] not in ([], [name]),
+        timeout_s=10,
+    )
+    assert second["metadata"]["name"] != name
+    assert "FailedDaemonPod" in [event["reason"] for event in await cluster.events("d")]

@@ -11,7 +11,6 @@ import fcntl
 import mmap
 import os
 import platform
-import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,8 +18,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from gpuready_sim.errors import HardwareStateError
-from gpuready_sim.hardware.catalogue import NVIDIA_VENDOR, Model
+from gpuready_sim.hardware.catalogue import Model
 from gpuready_sim.hardware.layout import constants, structures
+from gpuready_sim.hardware.record import describe_gpu
 
 EVENT_SINGLE_BIT_ECC = 1
 EVENT_DOUBLE_BIT_ECC = 2
@@ -40,7 +40,6 @@ DOUBLE_BIT_ECC = 48
 _FUTEX_WAKE = 1
 _SYS_FUTEX = {"x86_64": 202}
 _SYS_FUTEX_GENERIC = 98  # aarch64, riscv64 and later
-_PCI_BUSES = (0x1A, 0x1B, 0x4A, 0x4B, 0x8A, 0x8B, 0xCA, 0xCB)
 
 
 class Holder(NamedTuple):
@@ -110,7 +109,7 @@ class GpuState:
         image.gpu_count = len(models)
         image.boot_id = boot_id.encode()
         for index, model in enumerate(models):
-            _describe_gpu(image.gpus[index], model, index, seed)
+            describe_gpu(image.gpus[index], model, index, seed)
         path = Path(path)
         cls._retire(path)
         fresh = path.with_name(f".{path.name}.{os.getpid()}")
@@ -331,7 +330,9 @@ class GpuState:
             self._state.sequence = (self._state.sequence + 1) & 0xFFFFFFFF
 
     def _wake(self, word: str) -> None:
-        setattr(self._state, word, (getattr(self._state, word) + 1) & 0xFFFFFFFF)
+        """Change a futex word and wake everybody who sleeps on it; not from within `_writing`."""
+        with self._writing():  # a lost increment would be a lost wake-up
+            setattr(self._state, word, (getattr(self._state, word) + 1) & 0xFFFFFFFF)
         offset = getattr(type(self._state), word).offset
         address = ctypes.addressof(self._state) + offset
         number = _SYS_FUTEX.get(platform.machine(), _SYS_FUTEX_GENERIC)
@@ -340,75 +341,12 @@ class GpuState:
         )
 
 
-def uuid_of(seed: str, index: int) -> str:
-    """The UUID of a node's GPU: the same for the same node name and index, on every run."""
-    return f"GPU-{uuid.uuid5(uuid.NAMESPACE_DNS, f'{seed}/{index}.gpu.gpuready.dev')}"
-
-
-def pci_address_of(index: int) -> str:
-    """Where a node's GPU sits: eight to a PCI domain, 0000:1a:00.0 first."""
-    return f"{index // len(_PCI_BUSES):04x}:{_PCI_BUSES[index % len(_PCI_BUSES)]:02x}:00.0"
-
-
 def _clear_faults(gpu: Any) -> None:
     gpu.recovery_action = RECOVERY_NONE
     gpu.remap_pending = 0
     gpu.last_xid = 0
     gpu.ecc_corrected_volatile = 0
     gpu.ecc_uncorrected_volatile = 0
-
-
-def _describe_gpu(gpu: Any, model: Model, index: int, seed: str) -> None:
-    gpu.uuid = uuid_of(seed, index).encode()
-    gpu.serial = str(1320000000000 + uuid.uuid5(uuid.NAMESPACE_DNS, f"{seed}/{index}").int % 10**9).encode()
-    gpu.minor = index
-    gpu.pci_domain = index // len(_PCI_BUSES)
-    gpu.pci_bus = _PCI_BUSES[index % len(_PCI_BUSES)]
-    gpu.pcie_switch = index // 2
-    gpu.numa_node = index % len(_PCI_BUSES) // (len(_PCI_BUSES) // 2)
-    _describe_model(gpu, model)
-
-
-def _describe_model(gpu: Any, model: Model) -> None:
-    gpu.name = model.name.encode()
-    gpu.board_part = model.board_part.encode()
-    gpu.vbios = model.vbios.encode()
-    gpu.pci_device_id = model.pci_device_id << 16 | NVIDIA_VENDOR
-    gpu.pci_subsystem_id = model.pci_subsystem_id << 16 | NVIDIA_VENDOR
-    gpu.pci_class = model.pci_class
-    gpu.compute_major, gpu.compute_minor = model.compute
-    gpu.architecture = model.architecture
-    gpu.brand = model.brand
-    gpu.cores = model.cores
-    gpu.multiprocessors = model.multiprocessors
-    gpu.mig_capable = model.mig
-    gpu.ecc_capable = model.ecc
-    gpu.row_remapper = model.row_remapper
-    gpu.fabric = model.fabric
-    gpu.fans = model.fans
-    gpu.has_display = model.has_display
-    gpu.memory_mib = model.memory_mib
-    gpu.memory_reserved_mib = model.memory_reserved_mib
-    gpu.memory_bus_bits = model.memory_bus_bits
-    gpu.bar1_mib = model.bar1_mib
-    gpu.pcie_generation = model.pcie_generation
-    gpu.pcie_width = 16
-    gpu.nvlinks = model.nvlinks
-    gpu.nvlink_version = model.nvlink_version
-    gpu.nvlink_mbps = model.nvlink_mbps
-    gpu.power_idle_mw = model.power_idle_w * 1000
-    gpu.power_limit_mw = gpu.power_default_mw = model.power_limit_w * 1000
-    gpu.power_min_mw = model.power_min_w * 1000
-    gpu.power_max_mw = model.power_max_w * 1000
-    gpu.temperature_shutdown_c = model.shutdown_c
-    gpu.temperature_slowdown_c = model.slowdown_c
-    gpu.temperature_memory_max_c = model.memory_max_c
-    gpu.temperature_max_c = model.slowdown_c - 4
-    gpu.clock_graphics_max_mhz = model.clock_graphics_mhz
-    gpu.clock_memory_max_mhz = model.clock_memory_mhz
-    gpu.clock_video_max_mhz = model.clock_video_mhz
-    gpu.clock_graphics_idle_mhz = model.clock_idle_mhz
-    gpu.persistence = 1
 
 
 def _info(index: int, gpu: Any) -> GpuInfo:

@@ -1,7 +1,7 @@
 /* The part of the NVML ABI that the simulator implements: names, numbers and layouts.
  *
- * Written from the layouts observed by clients (docs/reference of the bindings), not from nvml.h. Only 64-bit
- * little-endian Linux. A versioned struct starts with sizeof | version << 24.
+ * Written from what clients of the library expect, not from nvml.h. Only 64-bit little-endian Linux. A
+ * versioned struct starts with sizeof | version << 24.
  */
 #ifndef NVSIM_ABI_H
 #define NVSIM_ABI_H

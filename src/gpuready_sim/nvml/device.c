@@ -1,15 +1,11 @@
 /* Finding GPUs and asking what they are: identity, place, memory, clocks, power, links. */
 #define _GNU_SOURCE
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #include "session.h"
 
-#define MIB (1024ull * 1024ull)
-
-/* --- handles ------------------------------------------------------------------------------------------ */
+/* --- handles ------------------------------------------------------------------------------------------------- */
 
 EXPORT nvml_return nvmlDeviceGetCount_v2(unsigned int *count) {
     nvml_return problem = enter();
@@ -84,7 +80,7 @@ EXPORT nvml_return nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, void **d
 }
 ALIAS(nvmlDeviceGetHandleByPciBusId, nvmlDeviceGetHandleByPciBusId_v2);
 
-/* --- identity ----------------------------------------------------------------------------------------- */
+/* --- identity ------------------------------------------------------------------------------------------------ */
 
 #define TEXT_GETTER(function, field)                                                \
     EXPORT nvml_return function(void *device, char *buffer, unsigned int size) {    \
@@ -154,7 +150,7 @@ EXPORT nvml_return nvmlDeviceGetNumaNodeId(void *device, unsigned int *node) {
     return NVML_OK;
 }
 
-/* --- MIG: never on in this simulator; a GPU without it does not know the question ------------------------ */
+/* --- MIG: never on in this simulator; a GPU without it does not know the question ---------------------------- */
 
 EXPORT nvml_return nvmlDeviceGetMigMode(void *device, unsigned int *current, unsigned int *pending) {
     OPEN_GPU(device);
@@ -174,7 +170,7 @@ EXPORT nvml_return nvmlDeviceGetMigDeviceHandleByIndex(void *device, unsigned in
     return NVML_NOT_FOUND;
 }
 
-/* --- PCI ---------------------------------------------------------------------------------------------- */
+/* --- PCI ----------------------------------------------------------------------------------------------------- */
 
 static void write_bus_id(const nvsim_gpu *gpu, char *text, size_t size, int domain_digits) {
     snprintf(text, size, "%0*X:%02X:%02X.0", domain_digits, gpu->pci_domain, gpu->pci_bus, gpu->pci_device);
@@ -259,7 +255,8 @@ EXPORT nvml_return nvmlDeviceGetTopologyCommonAncestor(void *device, void *other
     return NVML_OK;
 }
 
-EXPORT nvml_return nvmlDeviceGetTopologyNearestGpus(void *device, unsigned int level, unsigned int *count, void **found) {
+EXPORT nvml_return nvmlDeviceGetTopologyNearestGpus(void *device, unsigned int level, unsigned int *count,
+                                                    void **found) {
     OPEN_GPU(device);
     NEED(count);
     unsigned int room = *count, number = 0;
@@ -286,7 +283,7 @@ EXPORT nvml_return nvmlDeviceGetP2PStatus(void *device, void *other, unsigned in
     return NVML_OK;
 }
 
-/* --- NVLink: every link of a model that has them goes to a switch ---------------------------------------- */
+/* --- NVLink: every link of a model that has them goes to a switch -------------------------------------------- */
 
 EXPORT nvml_return nvmlDeviceGetNvLinkState(void *device, unsigned int link, unsigned int *active) {
     OPEN_GPU(device);
@@ -304,7 +301,8 @@ EXPORT nvml_return nvmlDeviceGetNvLinkVersion(void *device, unsigned int link, u
     return NVML_OK;
 }
 
-EXPORT nvml_return nvmlDeviceGetNvLinkCapability(void *device, unsigned int link, unsigned int which, unsigned int *has) {
+EXPORT nvml_return nvmlDeviceGetNvLinkCapability(void *device, unsigned int link, unsigned int which,
+                                                 unsigned int *has) {
     OPEN_GPU(device);
     SUPPORTED_IF(gpu->nvlinks);
     NEED(has && link < gpu->nvlinks && which < 6);
@@ -348,7 +346,7 @@ EXPORT nvml_return nvmlDeviceGetNvLinkRemotePciInfo(void *device, unsigned int l
     return NVML_OK;
 }
 
-/* --- fabric: complete where the model has one; the cluster is the machine itself, so its UUID is zero ------ */
+/* --- fabric: complete where the model has one; the cluster is the machine itself, so its UUID is zero -------- */
 
 EXPORT nvml_return nvmlDeviceGetGpuFabricInfo(void *device, fabric_info *info) {
     OPEN_GPU(device);
@@ -364,7 +362,11 @@ EXPORT nvml_return nvmlDeviceGetGpuFabricInfoV(void *device, fabric_info_v3 *inf
     if (info->version == VERSIONED(fabric_info_v2, 2)) {
         *(fabric_info_v2 *)info = (fabric_info_v2){.version = info->version, .state = fabric_state};
     } else if (info->version == VERSIONED(fabric_info_v3, 3)) {
-        *info = (fabric_info_v3){.version = info->version, .state = fabric_state, .health_summary = gpu->fabric ? 1 : 0};
+        *info = (fabric_info_v3){
+            .version = info->version,
+            .state = fabric_state,
+            .health_summary = gpu->fabric ? 1 : 0, /* healthy */
+        };
     } else {
         return NVML_ARGUMENT_VERSION_MISMATCH;
     }

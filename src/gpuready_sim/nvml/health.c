@@ -5,7 +5,7 @@
 uint32_t power_of(const nvsim_gpu *gpu);
 uint32_t temperature_of(const nvsim_gpu *gpu);
 
-/* --- infoROM: a corrupt one fails these calls alone; everything else still answers -------------------------- */
+/* --- infoROM: a corrupt one fails these calls alone; everything else still answers --------------------------- */
 
 EXPORT nvml_return nvmlDeviceValidateInforom(void *device) {
     OPEN_GPU(device);
@@ -35,7 +35,7 @@ EXPORT nvml_return nvmlDeviceGetInforomConfigurationChecksum(void *device, unsig
     return NVML_OK;
 }
 
-/* --- ECC -------------------------------------------------------------------------------------------------------- */
+/* --- ECC ----------------------------------------------------------------------------------------------------- */
 
 EXPORT nvml_return nvmlDeviceGetEccMode(void *device, unsigned int *current, unsigned int *pending) {
     OPEN_GPU(device);
@@ -86,7 +86,7 @@ EXPORT nvml_return nvmlDeviceGetDetailedEccErrors(void *device, unsigned int unc
     return NVML_OK;
 }
 
-/* --- remapped rows -------------------------------------------------------------------------------------------------- */
+/* --- remapped rows ------------------------------------------------------------------------------------------- */
 
 EXPORT nvml_return nvmlDeviceGetRemappedRows(void *device, unsigned int *correctable, unsigned int *uncorrectable,
                                              unsigned int *pending, unsigned int *failed) {
@@ -122,7 +122,7 @@ EXPORT nvml_return nvmlDeviceGetRowRemapperHistogram(void *device, remap_histogr
     return NVML_OK;
 }
 
-/* --- field values ----------------------------------------------------------------------------------------------------- */
+/* --- field values -------------------------------------------------------------------------------------------- */
 
 enum { TYPE_U32 = 1, TYPE_U64 = 3 };
 
@@ -167,7 +167,7 @@ static nvml_return nvlink_field(const nvsim_gpu *gpu, field_value *field) {
         uint32_t links = field->scope == NVSIM_NO_INSTANCE ? gpu->nvlinks : 1;
         return put_u64(field, (uint64_t)gpu->utilization_gpu * gpu->nvlink_mbps * links);
     }
-    if (field->id == 90 || field->id == 164 || (field->id >= 84 && field->id <= 89)) return put_u32(field, gpu->nvlink_mbps);
+    if (field->id == 164 || (field->id >= 84 && field->id <= 90)) return put_u32(field, gpu->nvlink_mbps);
     if (field->id == 147) return put_u32(field, gpu->nvlinks);
     if (field->id == 165) return put_u32(field, field->scope < gpu->nvlinks);
     if (field->id == 166) return put_u32(field, gpu->nvlink_version);

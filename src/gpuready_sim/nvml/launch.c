@@ -2,8 +2,10 @@
  *
  * Starts the program in a session of its own, hands signals on, reaps whatever is left to it, and ends with
  * the program's status (128 + signal). After SIGTERM the program has `grace` seconds (30), two if whoever
- * started the container is gone; SIGRTMIN ends all at once (SIGKILL would leave grandchildren). Nothing that the program started outlives it, whether or not it made
- * sessions of its own; and nothing outlives whoever started the container, even if that was killed with -9.
+ * started the container is gone; SIGRTMIN ends all at once (SIGKILL would leave grandchildren). Nothing that
+ * the program started outlives it, whether or not it made sessions of its own; and nothing outlives whoever
+ * started the container, even if that was killed with -9. The kernel counts as "whoever" the thread that
+ * forked: start containers from a thread that stays.
  */
 #define _GNU_SOURCE
 #include <dirent.h>

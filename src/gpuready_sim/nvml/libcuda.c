@@ -148,7 +148,7 @@ EXPORT cu_result cuDeviceGetAttribute(int *value, int attribute, int device) {
     return CUDA_OK;
 }
 
-/* --- contexts ------------------------------------------------------------------------------------------------- */
+/* --- contexts ------------------------------------------------------------------------------------------------ */
 
 /* Shows this process and its memory on the GPU's process list; 0 bytes takes it off. */
 static void show_on_gpu(uint32_t slot, uint64_t bytes) {
@@ -204,12 +204,13 @@ EXPORT cu_result cuCtxSynchronize(void) {
     return CUDA_OK;
 }
 
-/* --- memory --------------------------------------------------------------------------------------------------- */
+/* --- memory -------------------------------------------------------------------------------------------------- */
 
 static void *device_memory(void *owner, uint64_t address, size_t size) {
     for (allocation *at = ((context *)owner)->allocations; at; at = at->next) {
         uint64_t begin = (uint64_t)(uintptr_t)at->memory;
-        if (address >= begin && size <= at->size && address - begin <= at->size - size) return at->memory + (address - begin);
+        if (address >= begin && size <= at->size && address - begin <= at->size - size)
+            return at->memory + (address - begin);
     }
     return NULL;
 }
@@ -218,7 +219,8 @@ EXPORT cu_result cuMemAlloc_v2(uint64_t *address, size_t size) {
     NEED_CONTEXT();
     CHECK(address && size, CUDA_INVALID_VALUE);
     const nvsim_gpu *gpu = &state->gpus[current->slot];
-    if (size > (gpu->memory_mib - gpu->memory_reserved_mib) * MIB - gpu->memory_used_mib * MIB) return CUDA_OUT_OF_MEMORY;
+    uint64_t room = (gpu->memory_mib - gpu->memory_reserved_mib - gpu->memory_used_mib) * MIB;
+    if (current->bytes + size > room) return CUDA_OUT_OF_MEMORY;
     allocation *made = calloc(1, sizeof *made);
     if (made) made->memory = calloc(1, size); /* untouched pages take no memory of the machine */
     if (!made || !made->memory) {
@@ -270,7 +272,7 @@ EXPORT cu_result cuMemcpyDtoH_v2(void *target, uint64_t source, size_t size) {
 }
 ALIAS(cuMemcpyDtoH, cuMemcpyDtoH_v2);
 
-/* --- kernels -------------------------------------------------------------------------------------------------- */
+/* --- kernels ------------------------------------------------------------------------------------------------- */
 
 EXPORT cu_result cuModuleLoadData(void **handle, const void *image) {
     NEED_CONTEXT();
@@ -319,7 +321,7 @@ EXPORT cu_result cuLaunchKernel(void *function, unsigned int grid_x, unsigned in
     return ptx_run(function, &launch) == 0 ? CUDA_OK : CUDA_ILLEGAL_ADDRESS;
 }
 
-/* --- errors --------------------------------------------------------------------------------------------------- */
+/* --- errors -------------------------------------------------------------------------------------------------- */
 
 static const struct { cu_result code; const char *name, *text; } errors[] = {
     {CUDA_OK, "CUDA_SUCCESS", "no error"},

@@ -17,7 +17,7 @@
         return NVML_OK;                                                             \
     }
 
-/* --- processes ------------------------------------------------------------------------------------------ */
+/* --- processes ----------------------------------------------------------------------------------------------- */
 
 enum { COMPUTE = 0, GRAPHICS = 1 };
 
@@ -99,7 +99,12 @@ EXPORT nvml_return nvmlDeviceGetRunningProcessDetailList(void *device, process_d
     list->count = number;
     if (number > room || (number && !list->entries)) return NVML_INSUFFICIENT_SIZE;
     for (unsigned int i = 0; i < number; i++)
-        list->entries[i] = (process_detail){found[i].pid, found[i].memory_bytes, NVSIM_NO_INSTANCE, NVSIM_NO_INSTANCE, 0};
+        list->entries[i] = (process_detail){
+            .pid = found[i].pid,
+            .memory = found[i].memory_bytes,
+            .gpu_instance = NVSIM_NO_INSTANCE,
+            .compute_instance = NVSIM_NO_INSTANCE,
+        };
     return NVML_OK;
 }
 
@@ -124,10 +129,11 @@ EXPORT nvml_return nvmlDeviceGetProcessUtilization(void *device, process_sample 
     return NVML_OK;
 }
 
-/* --- memory ----------------------------------------------------------------------------------------------- */
+/* --- memory -------------------------------------------------------------------------------------------------- */
 
 static uint64_t memory_used(const nvsim_gpu *gpu) {
-    uint64_t used = gpu->memory_used_mib * MIB + memory_of_processes(gpu), room = (gpu->memory_mib - gpu->memory_reserved_mib) * MIB;
+    uint64_t used = gpu->memory_used_mib * MIB + memory_of_processes(gpu);
+    uint64_t room = (gpu->memory_mib - gpu->memory_reserved_mib) * MIB;
     return used < room ? used : room;
 }
 
@@ -166,7 +172,7 @@ EXPORT nvml_return nvmlDeviceGetConfComputeMemSizeInfo(void *device, conf_comput
     return NVML_OK;
 }
 
-/* --- utilisation -------------------------------------------------------------------------------------------- */
+/* --- utilisation --------------------------------------------------------------------------------------------- */
 
 EXPORT nvml_return nvmlDeviceGetUtilizationRates(void *device, utilization *rates) {
     OPEN_GPU(device);
@@ -189,11 +195,12 @@ ENGINE_UTILIZATION(nvmlDeviceGetDecoderUtilization, gpu->utilization_decoder)
 ENGINE_UTILIZATION(nvmlDeviceGetJpgUtilization, 0)
 ENGINE_UTILIZATION(nvmlDeviceGetOfaUtilization, 0)
 
-/* --- power and temperature ------------------------------------------------------------------------------------ */
+/* --- power and temperature ----------------------------------------------------------------------------------- */
 
 uint32_t power_of(const nvsim_gpu *gpu) {
     if (gpu->power_mw) return gpu->power_mw;
-    return gpu->power_idle_mw + (uint32_t)((uint64_t)(gpu->power_limit_mw - gpu->power_idle_mw) * gpu->utilization_gpu * 9 / 1000);
+    uint64_t range_mw = gpu->power_limit_mw - gpu->power_idle_mw; /* a busy GPU draws nine tenths of it */
+    return gpu->power_idle_mw + (uint32_t)(range_mw * gpu->utilization_gpu * 9 / 1000);
 }
 
 uint32_t temperature_of(const nvsim_gpu *gpu) {
@@ -268,7 +275,7 @@ EXPORT nvml_return nvmlDeviceGetTemperatureThreshold(void *device, unsigned int 
     return NVML_OK;
 }
 
-/* --- clocks ------------------------------------------------------------------------------------------------------ */
+/* --- clocks -------------------------------------------------------------------------------------------------- */
 
 static uint32_t max_clock(const nvsim_gpu *gpu, unsigned int type) {
     if (type == CLOCK_MEMORY) return gpu->clock_memory_max_mhz;

@@ -5,7 +5,6 @@
  * registers of a thread's place. A text with anything else does not compile.
  */
 #define _GNU_SOURCE
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +17,10 @@
 #define MAX_OPERANDS 4
 #define MAX_STEPS 1000000
 
-typedef enum { LOAD_PARAM, LOAD, STORE, MOVE, ADD, SUBTRACT, MULTIPLY, WIDE, MULTIPLY_ADD, WIDE_ADD, COMPARE, SHIFT_LEFT, BRANCH, END } operation;
+typedef enum {
+    LOAD_PARAM, LOAD, STORE, MOVE, ADD, SUBTRACT, MULTIPLY, WIDE, MULTIPLY_ADD, WIDE_ADD, COMPARE, SHIFT_LEFT,
+    BRANCH, END,
+} operation;
 typedef enum { U32, S32, U64, S64, F32, F64, PREDICATE } kind;
 typedef enum { LESS, LESS_EQUAL, GREATER, GREATER_EQUAL, EQUAL, NOT_EQUAL } comparison;
 typedef enum { REGISTER, CONSTANT, SPECIAL, PARAMETER } source;
@@ -56,7 +58,7 @@ struct ptx_kernel {
 static const char *const specials[] = {"%tid.x", "%tid.y", "%tid.z", "%ntid.x", "%ntid.y", "%ntid.z",
                                        "%ctaid.x", "%ctaid.y", "%ctaid.z", "%nctaid.x", "%nctaid.y", "%nctaid.z"};
 
-/* --- decoding --------------------------------------------------------------------------------------------- */
+/* --- decoding ------------------------------------------------------------------------------------------------ */
 
 static int find_kind(const char *opcode, kind *type) {
     static const struct { const char *suffix; kind type; } table[] = {
@@ -137,7 +139,8 @@ static int find_operation(const char *opcode, instruction *decoded) {
         {"ld.param.", LOAD_PARAM}, {"ld.global.", LOAD}, {"st.global.", STORE}, {"mov.", MOVE},
         {"cvta.to.global.", MOVE}, {"add.", ADD}, {"sub.", SUBTRACT}, {"mul.lo.", MULTIPLY}, {"mul.wide.", WIDE},
         {"mul.f", MULTIPLY}, {"mul.rn.f", MULTIPLY}, {"mad.lo.", MULTIPLY_ADD}, {"mad.wide.", WIDE_ADD},
-        {"fma.rn.", MULTIPLY_ADD}, {"setp.", COMPARE}, {"shl.", SHIFT_LEFT}, {"bra", BRANCH}, {"ret", END}, {"exit", END},
+        {"fma.rn.", MULTIPLY_ADD}, {"setp.", COMPARE}, {"shl.", SHIFT_LEFT}, {"bra", BRANCH}, {"ret", END},
+        {"exit", END},
     };
     static const struct { const char *prefix; comparison compare; } comparisons[] = {
         {"setp.lt.", LESS}, {"setp.le.", LESS_EQUAL}, {"setp.gt.", GREATER}, {"setp.ge.", GREATER_EQUAL},
@@ -256,7 +259,7 @@ ptx_kernel *ptx_compile(const char *text, const char *name) {
 
 void ptx_free(ptx_kernel *kernel) { free(kernel); }
 
-/* --- running -------------------------------------------------------------------------------------------------- */
+/* --- running ------------------------------------------------------------------------------------------------- */
 
 typedef struct {
     const ptx_kernel *kernel;
@@ -370,7 +373,8 @@ static int step(thread *self, const instruction *now) {
             break;
         case MULTIPLY_ADD:
         case WIDE_ADD:
-            result = calculate(now->op == WIDE_ADD ? WIDE : MULTIPLY, now->type, read_value(self, &from[1]), read_value(self, &from[2]));
+            result = calculate(now->op == WIDE_ADD ? WIDE : MULTIPLY, now->type, read_value(self, &from[1]),
+                               read_value(self, &from[2]));
             result = calculate(ADD, now->op == WIDE_ADD ? S64 : now->type, result, read_value(self, &from[3]));
             break;
         default: result = calculate(now->op, now->type, read_value(self, &from[1]), read_value(self, &from[2]));

@@ -13,7 +13,8 @@ from gpuready_sim.errors import DriverInUseError, HardwareStateError, UnknownMod
 from gpuready_sim.hardware import machine
 from gpuready_sim.hardware.catalogue import MODELS, find_model
 from gpuready_sim.hardware.machine import MachineSpec
-from gpuready_sim.hardware.state import GpuState, uuid_of
+from gpuready_sim.hardware.record import uuid_of
+from gpuready_sim.hardware.state import GpuState
 
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
 

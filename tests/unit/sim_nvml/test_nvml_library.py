@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import select
 import subprocess
 import sys
 import threading
@@ -477,3 +478,29 @@ def test_a_client_of_a_replaced_state_file_finds_no_driver_until_it_opens_nvml_a
     machine.load_driver(node.node_dir, "550.163.01")
 
     assert client.communicate("\n", timeout=20)[0] == "9\n2\n"
+
+
+def test_many_threads_open_wait_read_and_close_while_the_state_changes(build):
+    node = build()
+    client = node.start("""
+        import threading
+        def work():
+            for _ in range(300):
+                nvmlInit(); gpu = nvmlDeviceGetHandleByIndex(1); events = nvmlEventSetCreate()
+                nvmlDeviceRegisterEvents(gpu, nvmlEventTypeXidCriticalError, events)
+                try: nvmlEventSetWait_v2(events, 0)
+                except NVMLError_Timeout: pass
+                nvmlDeviceGetUUID(gpu); nvmlSystemGetDriverVersion(); nvmlEventSetFree(events); nvmlShutdown()
+        threads = [threading.Thread(target=work) for _ in range(8)]
+        print("ready", flush=True)
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        print("done")
+    """)
+
+    while client.poll() is None and not select.select([client.stdout], [], [], 0.001)[0]:
+        node.state.raise_xid(1, 31)
+
+    assert client.communicate(timeout=20)[0] == "done\n"
+    assert client.returncode == 0
+    assert node.state.holders() == []

@@ -1,6 +1,8 @@
 """The GPU models that a simulated machine can hold: one entry each, as NVML and the PCI bus describe them.
 
-Figures are those of the public data sheets. `memory_mib` is what NVML reports as total.
+PCI device ids and product names are the real ones. The other figures are plausible for the product (clocks,
+power limits, part and BIOS numbers) and have not been compared with a card: do not rely on their last digit.
+`memory_mib` is what NVML reports as total.
 """
 
 from __future__ import annotations

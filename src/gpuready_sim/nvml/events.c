@@ -106,8 +106,8 @@ static uint64_t monotonic_ms(void) {
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-/* Waiting events first; then, as the real library does, NVML_GPU_IS_LOST at once while any registered GPU
- * is lost: a client that only loops on errors spins here, as it would on hardware. */
+/* Waiting events first; then NVML_GPU_IS_LOST at once while any registered GPU is lost. A client that only
+ * loops on errors spins here: k8s-device-plugin's health loop is known to (internal/rm/health.go). */
 EXPORT nvml_return nvmlEventSetWait_v2(void *handle, event_data *data, unsigned int timeout_ms) {
     nvml_return problem = enter();
     if (problem != NVML_OK) return problem;

@@ -298,7 +298,7 @@ EXPORT nvml_return nvmlSystemGetDriverVersion(char *version, unsigned int size) 
     return copy_text(text, version, size);
 }
 
-/* The newest CUDA that a driver branch supports: public release notes, one line a branch. */
+/* The newest CUDA that a driver branch supports. 550 -> 12.4 is recorded (gfd fixtures), the rest is not. */
 static int cuda_version(void) {
     static const struct { int branch, cuda; } table[] = {
         {470, 11040}, {495, 11050}, {510, 11060}, {515, 11070}, {520, 11080}, {525, 12000}, {530, 12010},

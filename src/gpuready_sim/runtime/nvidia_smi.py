@@ -1,8 +1,8 @@
 """The simulator's `nvidia-smi`: the table, -L and --query-gpu, over whatever libnvidia-ml.so.1 is found.
 
 Runs as a program of a simulated container, so it sees exactly the GPUs that the container was given. Layout,
-texts and exit codes follow the original's, written from memory and not compared with a recording: 2 bad argument, 6 no devices, 9 no
-driver, 12 no library, 14 corrupt infoROM, 15 lost GPU, 18 driver/library mismatch.
+texts and exit codes follow the original's, written from memory and not compared with a recording: 2 bad
+argument, 6 no devices, 9 no driver, 12 no library, 14 corrupt infoROM, 15 lost GPU, 18 version mismatch.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ class DeviceStatus(Base, frozen=True, kw_only=True):
     last_xid: Annotated[LastXid | None, doc("The last XID error.")] = None
     allocated: Annotated[int, doc("How many of its replicas pods hold.")] = 0
     replicas: Annotated[int, doc("Pods that may share it; 1 means exclusive.")] = 1
-    mig: Annotated[bool, doc("Whether MIG mode is on.")] = False
+    mig: Annotated[str, doc("MIG mode: enabled or disabled; absent where the model has none.")] = ""
 
 
 class DriverStatus(Base, frozen=True, kw_only=True):

@@ -28,18 +28,10 @@ def test_the_policy_of_the_tutorials_works_with_only_versions() -> None:
 def test_an_empty_policy_means_the_originals_defaults() -> None:
     spec = parse_policy({"metadata": {"name": "p"}}).spec
 
-    on = [
-        spec.driver,
-        spec.toolkit,
-        spec.device_plugin,
-        spec.dcgm,
-        spec.dcgm_exporter,
-        spec.gfd,
-        spec.mig_manager,
-    ]
-    off = [spec.node_status_exporter, spec.gds, spec.gdrcopy, spec.vgpu_manager, spec.kata_manager]
-    assert all(each.enabled for each in on)
-    assert not any(each.enabled for each in off)
+    on = ("driver", "toolkit", "device_plugin", "dcgm", "dcgm_exporter", "gfd", "mig_manager")
+    off = ("node_status_exporter", "gds", "gdrcopy", "vgpu_manager", "kata_manager")
+    assert all(getattr(spec, name).enabled for name in on)
+    assert not any(getattr(spec, name).enabled for name in off)
     assert spec.operator.runtime_class == "nvidia"
     assert spec.cdi.enabled
     assert spec.driver.kernel_module_type == "auto"

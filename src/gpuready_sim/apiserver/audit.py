@@ -17,6 +17,7 @@ class Audit:
     """Collects lines and writes them together, 50 ms later at most."""
 
     def __init__(self, path: Path | None) -> None:
+        self.path = path
         self._descriptor = -1
         self._pending: list[bytes] = []
         self._timer: asyncio.TimerHandle | None = None

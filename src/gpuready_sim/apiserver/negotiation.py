@@ -124,12 +124,22 @@ def _parse_protobuf(body: bytes) -> Obj:
 
 
 def parse_yaml(body: bytes) -> Any:
-    """One YAML document as sigs.k8s.io/yaml reads it: no dates, no base 60."""
+    """One YAML document as sigs.k8s.io/yaml reads it: no dates, no base 60, keys are text."""
     try:
-        return yaml.load(body, Loader=_Loader)
+        return _with_text_keys(yaml.load(body, Loader=_Loader))
     except yaml.YAMLError as exc:
         text = " ".join(str(exc).split())
         raise bad_request(f"error converting YAML to JSON: {text}") from exc
+
+
+def _with_text_keys(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {_key_text(key): _with_text_keys(child) for key, child in value.items()}
+    return [_with_text_keys(child) for child in value] if isinstance(value, list) else value
+
+
+def _key_text(key: Any) -> str:
+    return str(key).lower() if isinstance(key, bool) else str(key)
 
 
 class _Loader(yaml.CSafeLoader):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from gpuready_sim.apiserver.failures import Obj, bad_request
 from gpuready_sim.apiserver.names import label_value_errors, qualified_name_errors
 
-_SPECIAL = "()=!,<>"
+_SPECIAL = frozenset({"(", ")", "=", "==", "!", "!=", ",", "<", ">"})
 
 
 @dataclass(frozen=True)

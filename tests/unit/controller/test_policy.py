@@ -238,6 +238,23 @@ def test_a_cluster_without_gpus_is_ready_and_says_so():
     assert (result["state"], result["conditions"][0]["reason"]) == ("ready", "NoGPUNodes")
 
 
+def test_a_policy_is_not_ready_before_every_node_was_looked_at():
+    result = status(NodeView("new", {}, undiscovered=True), gpu_nodes=[])
+    assert result["state"] == "notReady"
+    assert result["conditions"][1]["reason"] == "Discovering"
+    assert "new" in result["conditions"][1]["message"]
+    assert result["nodes"]["undiscovered"] == 1
+
+
+def test_a_node_that_joins_later_does_not_take_ready_back():
+    active = read({**raw(), "status": {"state": "ready", "observedGeneration": 3}})
+    plan = plan_of(active, active.policy, view())
+    seen = Observed(
+        [deployed(), NodeView("new", {}, undiscovered=True)], {"g1": gpu_node()}, daemonsets(plan)
+    )
+    assert status_of(active, plan, seen, "gpu-operator", NOW)["state"] == "ready"
+
+
 def test_what_has_no_code_yet_is_listed_and_does_not_hold_up_the_rest():
     result = status(deployed(), gpu_nodes=[gpu_node()], spec={"toolkit": {"enabled": True}})
     assert result["state"] == "ready"

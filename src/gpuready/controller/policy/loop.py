@@ -93,21 +93,23 @@ class PolicyLoop(Loop):
         )
 
     def _observed(self, failures: Mapping[str, str]) -> Observed:
+        agents = {pod.node_name for pod in self._caches.agent_pods.values() if pod.ready}
+        nodes = self._caches.nodes.values()
+        by_nfd = any(_labelled_by_nfd(node) for node in nodes)
         return Observed(
-            nodes=[self._node_view(node) for node in self._caches.nodes.values()],
+            nodes=[self._node_view(node, agents, by_nfd=by_nfd) for node in nodes],
             gpu_nodes={summary.metadata.name: summary for summary in self._caches.gpu_nodes.values()},
             daemonsets={obj["metadata"]["name"]: obj for obj in self._caches.owned["DaemonSet"].values()},
             failures=failures,
             agent_name=node_agent.DAEMONSET,
         )
 
-    def _node_view(self, node: Node) -> NodeView:
+    def _node_view(self, node: Node, agents: set[str], *, by_nfd: bool) -> NodeView:
         labels = node.metadata.labels
-        return NodeView(
-            name=node.metadata.name,
-            labels=labels,
-            silent=bool(self._nodes.silence_of(node)) if is_gpu_node(labels) else False,
-        )
+        if is_gpu_node(labels):
+            return NodeView(node.metadata.name, labels, silent=bool(self._nodes.silence_of(node)))
+        seen = _has_nfd_labels(labels) if by_nfd else node.metadata.name in agents
+        return NodeView(node.metadata.name, labels, undiscovered=node.ready and not seen)
 
     # --- apply and prune ---------------------------------------------------------------------------------
 
@@ -238,3 +240,7 @@ def _labelled_by_nfd(node: Node) -> bool:
     listed = node.metadata.annotations.get(names.NFD_OWNED_ANNOTATION, "").split(",")
     short = {label.removeprefix(names.NFD_PREFIX) for label in names.NFD_PCI_LABELS}
     return any(label in short or label in names.NFD_PCI_LABELS for label in listed)
+
+
+def _has_nfd_labels(labels: Mapping[str, str]) -> bool:
+    return any(key.startswith(names.NFD_PREFIX) for key in labels)

@@ -21,7 +21,11 @@ READY, NOT_READY, IGNORED = "ready", "notReady", "ignored"
 
 @dataclass(frozen=True)
 class NodeView:
-    """A node as the status sees it; `silent` = its kubelet or its agent does not answer."""
+    """A node as the status sees it.
+
+    silent        a GPU node whose kubelet or agent does not answer
+    undiscovered  a node that is Ready, and nobody has looked for GPUs there
+    """
 
     name: str
     labels: Mapping[str, str]
@@ -190,6 +194,8 @@ def _conditions(active: ActivePolicy, operands: Sequence[Row], seen: Observed) -
         return _not_ready("ReconcileFailed", f"node agent: {seen.failures[f'DaemonSet/{seen.agent_name}']}")
     if waiting:
         return _not_ready("OperandNotReady", _joined(waiting))
+    if hidden := _still_hidden(active, seen):
+        return _not_ready("Discovering", f"{_some(hidden)}: nobody has looked for GPUs there yet")
     gpu_nodes = [node for node in seen.nodes if node.labels.get(names.GPU_PRESENT) == "true"]
     if not gpu_nodes:
         return _ready("NoGPUNodes", "no node with an NVIDIA GPU is known")
@@ -197,6 +203,14 @@ def _conditions(active: ActivePolicy, operands: Sequence[Row], seen: Observed) -
     if unknown:
         return _not_ready("OperandNotReady", f"the node agent has not reported on {_some(unknown)}")
     return _ready("Reconciled", "every operand is ready on every node it belongs to")
+
+
+def _still_hidden(active: ActivePolicy, seen: Observed) -> list[str]:
+    """Nodes that hold up the first "ready" of a policy; a node that joins later does not take it back."""
+    before = active.raw.get("status") or {}
+    if before.get("state") == READY and before.get("observedGeneration") == active.generation:
+        return []
+    return [node.name for node in seen.nodes if node.undiscovered]
 
 
 def _ready(reason: str, message: str) -> tuple[Row, Row]:

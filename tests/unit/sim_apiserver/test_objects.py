@@ -316,10 +316,8 @@ async def test_a_pod_gets_account_token_tolerations_and_priority(api: Api) -> No
 async def test_a_daemon_set_selects_its_own_pods_for_good(api: Api) -> None:
     path = "/apis/apps/v1/namespaces/default/daemonsets"
     template = {"metadata": {"labels": {"app": "x"}}, "spec": pod()["spec"]}
-    body = {
-        "metadata": {"name": "d"},
-        "spec": {"selector": {"matchLabels": {"app": "y"}}, "template": template},
-    }
+    spec = {"selector": {"matchLabels": {"app": "y"}}, "template": template}
+    body = {"metadata": {"name": "d"}, "spec": spec}
 
     mismatch = await api.create(path, body)
     assert mismatch.code == 422

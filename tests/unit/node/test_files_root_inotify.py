@@ -1,0 +1,113 @@
+"""Files replaced whole, roots, and waking on changes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from gpuready.node.files import write_atomic, write_if_changed
+from gpuready.node.inotify import Changes, Inotify
+from gpuready.node.root import Root, boot_id
+
+DEADLINE_S = 2.0
+
+
+def test_a_file_keeps_its_mode_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "sub/file"
+    write_atomic(path, b"one", mode=0o600)
+    write_atomic(path, b"two")
+
+    assert path.read_bytes() == b"two"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert os.listdir(path.parent) == ["file"]
+
+
+def test_a_new_file_is_readable_by_all(tmp_path: Path) -> None:
+    write_atomic(tmp_path / "file", b"x")
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o644
+
+
+def test_the_same_content_is_not_written_again(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    assert write_if_changed(path, b"x")
+    before = path.stat().st_ino
+    assert not write_if_changed(path, b"x")
+    assert path.stat().st_ino == before
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "folder"
+    (path / "inside").mkdir(parents=True)
+    with pytest.raises(OSError):
+        write_atomic(path, b"x")
+    assert os.listdir(tmp_path) == ["folder"]
+
+
+def test_the_root_comes_from_the_environment(tmp_path: Path) -> None:
+    root = Root.from_env({"GPUREADY_ROOT": str(tmp_path)})
+    assert root.join("/run/x") == tmp_path / "run/x"
+    assert Root.from_env({}).join("/run/x") == Path("/run/x")
+
+
+def test_the_host_is_what_is_mounted_at_host(tmp_path: Path) -> None:
+    host = tmp_path / "node"
+    (host / "proc/sys/kernel/random").mkdir(parents=True)
+    (host / "proc/sys/kernel/random/boot_id").write_text("boot-1\n")
+    (host / "real").write_text("of the host")
+    (host / "link").symlink_to("/real")
+    container = tmp_path / "container"
+    container.mkdir()
+    (container / "host").symlink_to(host)
+
+    root = Root(container)
+    assert root.host().read_text("/link") == "of the host"
+    assert boot_id(root) == "boot-1"
+    assert Root(host).host() == Root(host)
+
+
+async def test_events_name_directory_and_file(tmp_path: Path) -> None:
+    inotify = Inotify()
+    assert inotify.watch(tmp_path)
+    assert not inotify.watch(tmp_path / "missing")
+    (tmp_path / "file").write_text("x")
+
+    async with asyncio.timeout(DEADLINE_S):
+        event = await anext(inotify)
+    assert (event.path, event.appeared, event.vanished) == (tmp_path / "file", True, False)
+    inotify.close()
+
+
+async def test_a_path_is_waited_for_while_its_folders_do_not_exist(tmp_path: Path) -> None:
+    path = tmp_path / "a/b/file"
+    changes = Changes([path])
+    path.parent.mkdir(parents=True)
+    assert await changes.wait(DEADLINE_S)
+    path.write_text("x")
+    while not path.exists():
+        assert await changes.wait(DEADLINE_S)
+    path.unlink()
+    assert await changes.wait(DEADLINE_S)
+    changes.close()
+
+
+async def test_other_files_do_not_wake(tmp_path: Path) -> None:
+    changes = Changes([tmp_path / "mine"])
+    (tmp_path / "other").write_text("x")
+    assert not await changes.wait(0.05)
+    changes.close()
+
+
+async def test_a_folder_that_is_replaced_is_watched_again(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    changes = Changes([folder / "file"])
+    folder.rmdir()
+    assert await changes.wait(DEADLINE_S)
+    folder.mkdir()
+    assert await changes.wait(DEADLINE_S)
+    (folder / "file").write_text("x")
+    assert await changes.wait(DEADLINE_S)
+    changes.close()

@@ -1,0 +1,217 @@
+"""Serving device plugins to a kubelet that restarts, forgets us and refuses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from grpclib.client import Channel
+from grpclib.server import Stream
+
+from gpuready.errors import AllocationError
+from gpuready.node.kubelet.model import ContainerAnswer, Device, Offer
+from gpuready.node.kubelet.plugin_server import PluginServer
+from gpuready.node.kubelet.plugins import Plugins, socket_name_of
+from gpuready.node.kubelet.sockets import Directory
+from gpuready.protos.deviceplugin.v1beta1 import api_grpc, api_pb2
+from gpuready_sim.kubelet.device_manager import DeviceManager
+
+RESOURCE = "nvidia.com/gpu"
+DEADLINE_S = 5.0
+
+
+def offer(*ids: str, healthy: bool = True) -> Offer:
+    def allocate(asked: Sequence[str]) -> ContainerAnswer:
+        if "bad" in asked:
+            raise AllocationError("größer", why="tests")
+        return ContainerAnswer(envs={"ASKED": ",".join(asked)}, cdi_devices=("a/b=c",))
+
+    return Offer(
+        tuple(Device(i, healthy, 1) for i in ids), allocate, lambda free, must, size: sorted(free)[:size]
+    )
+
+
+class Node:
+    """A kubelet's device manager and our plugins, in one process."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.changed = asyncio.Event()
+        self.kubelet = DeviceManager(folder, on_change=self.changed.set)
+        self.plugins = Plugins(folder / "kubelet.sock", self.changed.set)
+        self.task = asyncio.create_task(self.plugins.run())
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(DEADLINE_S):
+            while not condition():
+                self.changed.clear()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self.changed.wait(), 0.05)
+
+    async def until_allocatable(self, count: int) -> None:
+        await self.until(lambda: self.kubelet.allocatable().get(RESOURCE) == count)
+
+    async def end(self) -> None:
+        self.task.cancel()
+        await self.plugins.close()
+        await self.kubelet.stop()
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[Node]:
+    folder = tmp_path / ("long" * 30)
+    folder.mkdir()
+    node = Node(folder)
+    await node.kubelet.start()
+    yield node
+    await node.end()
+
+
+async def test_an_offer_reaches_the_kubelet(node: Node) -> None:
+    node.plugins.set({RESOURCE: offer("a", "b")})
+    await node.until_allocatable(2)
+
+    assert node.kubelet.numa_of(RESOURCE, "a") == (1,)
+    await node.until(lambda: node.plugins.status(RESOURCE).registered)
+
+
+async def test_a_changed_list_is_pushed_without_registering_again(node: Node) -> None:
+    node.plugins.set({RESOURCE: offer("a", "b")})
+    await node.until_allocatable(2)
+    node.plugins.set({RESOURCE: offer("a", "b", healthy=False)})
+    await node.until_allocatable(0)
+    node.plugins.set({RESOURCE: offer("a::0", "a::1", "b::0", "b::1")})
+    await node.until_allocatable(4)
+
+    assert node.kubelet.registrations == {RESOURCE: 1}
+
+
+async def test_only_the_resource_that_changes_is_touched(node: Node) -> None:
+    node.plugins.set({RESOURCE: offer("a"), "nvidia.com/gpu.shared": offer("b::0", "b::1")})
+    await node.until(lambda: node.kubelet.allocatable() == {RESOURCE: 1, "nvidia.com/gpu.shared": 2})
+    node.plugins.set({RESOURCE: offer("a")})
+    await node.until(lambda: node.kubelet.allocatable()["nvidia.com/gpu.shared"] == 0)
+
+    assert node.kubelet.registrations[RESOURCE] == 1
+    assert not (node.folder / "nvidia-gpu.shared.sock").exists()
+
+
+async def test_a_kubelet_restart_is_survived(node: Node) -> None:
+    node.plugins.set({RESOURCE: offer("a")})
+    await node.until_allocatable(1)
+    for _ in range(3):
+        await node.kubelet.stop()
+        node.kubelet = DeviceManager(node.folder, on_change=node.changed.set)
+        await node.kubelet.start()
+        await node.until_allocatable(1)
+
+
+async def test_a_socket_removed_by_hand_is_made_again(node: Node) -> None:
+    node.plugins.set({RESOURCE: offer("a")})
+    await node.until_allocatable(1)
+    (node.folder / "nvidia-gpu.sock").unlink()
+    await node.until(lambda: node.kubelet.registrations[RESOURCE] == 2)
+    await node.until_allocatable(1)
+
+    assert (node.folder / "nvidia-gpu.sock").is_socket()
+
+
+async def test_the_kubelet_may_come_later(tmp_path: Path) -> None:
+    node = Node(tmp_path / "not/yet")
+    node.plugins.set({RESOURCE: offer("a")})
+    await asyncio.sleep(0)
+    await node.kubelet.start()
+    await node.until_allocatable(1)
+    await node.end()
+
+
+async def test_closing_tells_the_kubelet_and_removes_the_socket(node: Node) -> None:
+    node.plugins.set({RESOURCE: offer("a")})
+    await node.until_allocatable(1)
+    node.task.cancel()
+    async with asyncio.timeout(2):
+        await node.plugins.close()
+    await node.until_allocatable(0)
+
+    assert node.kubelet.capacity() == {RESOURCE: 1}
+    assert not (node.folder / "nvidia-gpu.sock").exists()
+
+
+async def test_a_lost_stream_is_noticed_and_registered_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kubelet that takes the registration and never follows the list, as after the race of two streams."""
+    monkeypatch.setattr("gpuready.node.kubelet.plugins.WATCHDOG_S", 0.2)
+    seen: list[str] = []
+    twice = asyncio.Event()
+
+    class DeafKubelet(api_grpc.RegistrationBase):
+        async def Register(self, stream: Stream[api_pb2.RegisterRequest, api_pb2.Empty]) -> None:
+            request = await stream.recv_message()
+            assert request is not None
+            seen.append(request.endpoint)
+            if len(seen) > 1:
+                twice.set()
+            await stream.send_message(api_pb2.Empty())
+
+    from grpclib.server import Server
+
+    server = Server([DeafKubelet()])
+    with Directory(tmp_path) as directory:
+        await server.start(sock=directory.listen("kubelet.sock"))
+    plugins = Plugins(tmp_path / "kubelet.sock")
+    plugins.set({RESOURCE: offer("a")})
+    task = asyncio.create_task(plugins.run())
+    async with asyncio.timeout(DEADLINE_S):
+        await twice.wait()
+    assert not plugins.status(RESOURCE).registered
+    task.cancel()
+    await plugins.close()
+    server.close()
+
+
+async def test_a_refusal_carries_its_text_to_the_pod(tmp_path: Path) -> None:
+    server = PluginServer(tmp_path / "x.sock", offer("a"))
+    await server.start()
+    with Directory(tmp_path) as directory:
+        channel = Channel(path=directory.short("x.sock"))
+        stub = api_grpc.DevicePluginStub(channel)
+        request = api_pb2.AllocateRequest(
+            container_requests=[api_pb2.ContainerAllocateRequest(devices_ids=["bad"])]
+        )
+        with pytest.raises(Exception, match="größer; because tests"):
+            await stub.Allocate(request)
+        answer = await stub.GetDevicePluginOptions(api_pb2.Empty())
+        channel.close()
+    assert answer.get_preferred_allocation_available
+    assert (tmp_path / "x.sock").stat().st_mode & 0o777 == 0o700
+    await server.close()
+
+
+async def test_a_client_that_stays_does_not_hold_up_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpuready.node.kubelet.plugin_server._HANG_UP_S", 0.1)
+    server = PluginServer(tmp_path / "x.sock", offer("a"))
+    await server.start()
+    with Directory(tmp_path) as directory:
+        channel = Channel(path=directory.short("x.sock"))
+        await api_grpc.DevicePluginStub(channel).GetDevicePluginOptions(api_pb2.Empty())
+        async with asyncio.timeout(1):
+            await server.close()
+        channel.close()
+
+
+@pytest.mark.parametrize(
+    ("resource", "name"),
+    [
+        ("nvidia.com/gpu", "nvidia-gpu.sock"),
+        ("nvidia.com/gpu.shared", "nvidia-gpu.shared.sock"),
+        ("nvidia.com/mig-1g.5gb", "nvidia-mig-1g.5gb.sock"),
+    ],
+)
+def test_socket_names_are_the_original_ones(resource: str, name: str) -> None:
+    assert socket_name_of(resource) == name

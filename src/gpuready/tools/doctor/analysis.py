@@ -1,0 +1,161 @@
+"""From a snapshot to findings: policy, nodes, pods. Pure, so a saved bundle gives the same answer.
+
+A healthy cluster yields no finding, and neither does a repaired one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from gpuready import names
+from gpuready.chain import summary
+from gpuready.errors import UsageError
+from gpuready.tools.doctor import pending
+from gpuready.tools.doctor.finding import Finding, Severity, finding_of
+from gpuready.tools.node_rows import NodeRow, rows_of
+from gpuready.tools.placement import Object, name_of
+from gpuready.tools.snapshot import Snapshot
+
+# A policy that nobody has answered for this long: nobody is there to answer.
+OPERATOR_PATIENCE_S = 15.0
+# Reasons that only say "some node is not whole": the nodes say it better.
+_SAID_BY_NODES = ("OperandNotReady",)
+
+
+@dataclass(frozen=True)
+class Report:
+    rows: tuple[NodeRow, ...]
+    findings: tuple[Finding, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "findings": [finding.to_json() for finding in self.findings],
+            "nodes": [row.to_json() for row in self.rows if row.has_gpus or row.undiscovered],
+            "problems": self.count(Severity.PROBLEM),
+            "warnings": self.count(Severity.WARNING),
+            "waiting": self.count(Severity.WAITING),
+        }
+
+    def count(self, severity: Severity) -> int:
+        return sum(finding.severity is severity for finding in self.findings)
+
+
+def report_of(snapshot: Snapshot, node: str | None = None) -> Report:
+    """Everything, or one node only.
+
+    raises  UsageError for a node that does not exist
+    """
+    rows = rows_of(snapshot)
+    if node is not None:
+        mine = [row for row in rows if row.name == node]
+        if not mine:
+            there = ", ".join(row.name for row in rows) or "none"
+            raise UsageError(f"there is no node {node}", why=f"the nodes are {there}")
+        return Report(tuple(mine), tuple(_of_node(mine[0])))
+    findings = [
+        *_of_policy(snapshot),
+        *(finding for row in rows for finding in _of_node(row)),
+        *(pending.explain(pod, snapshot, rows) for pod in pending.pending_gpu_pods(snapshot)),
+    ]
+    return Report(tuple(rows), tuple(findings))
+
+
+# --- nodes ------------------------------------------------------------------------------------------------
+
+
+def _of_node(row: NodeRow) -> list[Finding]:
+    """The first link that holds the node up; of a node that works, what is worth saying."""
+    subject = f"node/{row.name}"
+    broken = summary.first_broken(row.verdicts)
+    telling = [broken] if broken else list(row.verdicts)
+    return [finding for verdict in telling if (finding := finding_of(subject, verdict))]
+
+
+# --- policy and operator ----------------------------------------------------------------------------------
+
+
+def _of_policy(snapshot: Snapshot) -> list[Finding]:
+    if snapshot.missing:
+        return [_not_installed(snapshot.missing)]
+    if not snapshot.policies:
+        return [
+            Finding(
+                "cluster",
+                Severity.PROBLEM,
+                "NoPolicy",
+                "there is no ClusterPolicy, so nothing is installed on any node",
+                next_step="kubectl apply -f a ClusterPolicy",
+            )
+        ]
+    return [finding for policy in snapshot.policies for finding in _of_one_policy(policy, snapshot.taken_at)]
+
+
+def _not_installed(missing: Sequence[str]) -> Finding:
+    groups = {names.GPU_NODES: names.GPU_NODE_API, names.CLUSTER_POLICIES: names.CLUSTER_POLICY_API}
+    kinds = ", ".join(f"{plural}.{groups[plural].partition('/')[0]}" for plural in missing)
+    return Finding(
+        "cluster",
+        Severity.PROBLEM,
+        "NotInstalled",
+        f"the API server does not know {kinds}",
+        next_step="gpuready crds | kubectl apply -f -",
+    )
+
+
+def _of_one_policy(policy: Object, now: str) -> list[Finding]:
+    subject, status = f"policy/{name_of(policy)}", policy.get("status") or {}
+    if status.get("state") == "ignored":
+        return [_from_condition(subject, Severity.WARNING, _condition(status, "Ready"), "PolicyIgnored")]
+    if _is_unanswered(policy, status, now):
+        return [
+            Finding(
+                subject,
+                Severity.PROBLEM,
+                "OperatorSilent",
+                "the operator has not answered this policy: it does not run, or cannot write to it",
+                evidence=_generations(policy, status),
+                next_step="check that the operator runs, and read its log",
+            )
+        ]
+    if status.get("state") == "ready":
+        return []
+    row = _condition(status, "Ready")
+    if not row or row.get("status") == "True" or row.get("reason") in _SAID_BY_NODES:
+        return []
+    return [_from_condition(subject, Severity.PROBLEM, row, "PolicyNotReady")]
+
+
+def _from_condition(subject: str, severity: Severity, row: Mapping[str, Any], reason: str) -> Finding:
+    return Finding(
+        subject,
+        severity,
+        str(row.get("reason") or reason),
+        str(row.get("message") or "its status gives no reason"),
+        next_step="correct the policy" if row.get("reason") == "PolicyInvalid" else "",
+    )
+
+
+def _is_unanswered(policy: Object, status: Mapping[str, Any], now: str) -> bool:
+    meta = policy["metadata"]
+    if status.get("observedGeneration") == meta.get("generation") and status.get("state"):
+        return False
+    return _age_s(str(meta.get("creationTimestamp") or ""), now) > OPERATOR_PATIENCE_S
+
+
+def _generations(policy: Object, status: Mapping[str, Any]) -> tuple[str, ...]:
+    seen = status.get("observedGeneration")
+    return (f"generation {policy['metadata'].get('generation')}, last one answered: {seen or 'none'}",)
+
+
+def _age_s(since: str, now: str) -> float:
+    try:
+        return (datetime.fromisoformat(now) - datetime.fromisoformat(since)).total_seconds()
+    except ValueError:
+        return float("inf")
+
+
+def _condition(status: Mapping[str, Any], type_: str) -> Mapping[str, Any]:
+    return next((row for row in status.get("conditions") or () if row.get("type") == type_), {})

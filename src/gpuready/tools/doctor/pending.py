@@ -1,0 +1,233 @@
+"""Why a pod that asks for GPUs waits: full, broken, kept away, or asking for what nobody has.
+
+Pure. The scheduler's one sentence ("Insufficient nvidia.com/gpu") is taken apart node by node; the answer is
+the reason of the nodes that come closest to taking the pod.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from gpuready import names
+from gpuready.tools import placement
+from gpuready.tools.doctor.finding import Finding, Severity
+from gpuready.tools.node_rows import NodeRow
+from gpuready.tools.placement import Object, name_of
+from gpuready.tools.snapshot import Snapshot
+
+_MOST_NAMED = 6
+_USUAL = (names.GPU_RESOURCE, names.GPU_RESOURCE + names.SHARED_SUFFIX)
+
+
+class Nearness(IntEnum):
+    """How close a node comes to taking the pod; the greatest explains the wait."""
+
+    NO_SUCH_RESOURCE = 0
+    BROKEN = 1
+    NOT_SELECTED = 2
+    TAINTED = 3
+    CORDONED = 4
+    TOO_SMALL = 5
+    FULL = 6
+    UNHEALTHY = 7
+    FITS = 8
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """One node's answer."""
+
+    node: str
+    nearness: Nearness
+    detail: str
+    next_step: str = ""
+
+
+def pending_gpu_pods(snapshot: Snapshot) -> list[Object]:
+    return [pod for pod in snapshot.pods if _waits(pod) and placement.requested(pod)]
+
+
+def explain(pod: Object, snapshot: Snapshot, rows: Sequence[NodeRow]) -> Finding:
+    asked = placement.requested(pod)
+    known = placement.offered(snapshot.nodes)
+    unknown = [name for name in asked if name not in known]
+    if unknown:
+        return _nobody_offers(pod, unknown[0], asked[unknown[0]], known, rows)
+    by_name = {row.name: row for row in rows}
+    refusals = [_refusal(pod, asked, node, by_name.get(name_of(node)), snapshot) for node in snapshot.nodes]
+    nearest = max((refusal.nearness for refusal in refusals), default=Nearness.NO_SUCH_RESOURCE)
+    telling = [refusal for refusal in refusals if refusal.nearness is nearest]
+    others = [r for r in refusals if r.nearness not in (nearest, Nearness.NO_SUCH_RESOURCE)]
+    return _answer(pod, asked, nearest, telling, others)
+
+
+# --- node by node -----------------------------------------------------------------------------------------
+
+
+def _refusal(
+    pod: Object, asked: Mapping[str, int], node: Object, row: NodeRow | None, snapshot: Snapshot
+) -> Refusal:
+    name = name_of(node)
+    resource, count = _scarcest(node, asked)
+    gone = row is not None and not row.is_whole and not placement.quantity(node, "allocatable", resource)
+    if gone or not placement.quantity(node, "capacity", resource):
+        return _without_resource(name, resource, row)
+    spec = pod.get("spec") or {}
+    unmatched = placement.unmatched_selector(node, spec)
+    if unmatched:
+        step = f"change the pod's selector, or label the node ({unmatched[0]})"
+        return Refusal(name, Nearness.NOT_SELECTED, f"does not have {', '.join(unmatched)}", step)
+    taints = placement.taints_against(node, spec.get("tolerations") or ())
+    if taints:
+        step = "add a toleration to the pod for " + ", ".join(taints)
+        return Refusal(name, Nearness.TAINTED, f"is tainted {', '.join(taints)}", step)
+    if (node.get("spec") or {}).get("unschedulable"):
+        return Refusal(name, Nearness.CORDONED, "is cordoned", f"kubectl uncordon {name}")
+    return _room(node, resource, count, snapshot, row)
+
+
+def _scarcest(node: Object, asked: Mapping[str, int]) -> tuple[str, int]:
+    """The resource of which this node has the least in proportion to what is asked."""
+    return min(
+        asked.items(), key=lambda item: placement.quantity(node, "allocatable", item[0]) / max(item[1], 1)
+    )
+
+
+def _without_resource(name: str, resource: str, row: NodeRow | None) -> Refusal:
+    if row is None or not (row.has_gpus or row.undiscovered):
+        return Refusal(name, Nearness.NO_SUCH_RESOURCE, f"has no {resource}")
+    why = row.reason or "offers other resources"
+    return Refusal(name, Nearness.BROKEN, f"offers no {resource}: {why}", f"gpuready doctor --node {name}")
+
+
+def _room(node: Object, resource: str, count: int, snapshot: Snapshot, row: NodeRow | None) -> Refusal:
+    name = name_of(node)
+    capacity = placement.quantity(node, "capacity", resource)
+    allocatable = placement.quantity(node, "allocatable", resource)
+    held = placement.holders(snapshot.pods, name, resource)
+    used = sum(number for _, number in held)
+    if capacity < count:
+        step = f"ask for at most {capacity}, or add a node with {count}"
+        return Refusal(
+            name, Nearness.TOO_SMALL, f"has {capacity} {resource} in all, {count} are asked for", step
+        )
+    if allocatable - used >= count:
+        return Refusal(name, Nearness.FITS, f"has {allocatable - used} of {allocatable} {resource} free")
+    lost = capacity - allocatable
+    if lost > 0 and capacity - used >= count:
+        why = f" ({row.reason})" if row and row.reason else ""
+        detail = f"{lost} of {capacity} {resource} cannot be used{why}, {used} held"
+        return Refusal(name, Nearness.UNHEALTHY, detail, f"gpuready doctor --node {name}")
+    detail = f"{used} of {allocatable} {resource} held by {_named(held)}"
+    return Refusal(name, Nearness.FULL, detail)
+
+
+def _named(held: Sequence[tuple[str, int]]) -> str:
+    named = [pod if number == 1 else f"{pod} ({number})" for pod, number in held[:_MOST_NAMED]]
+    more = len(held) - _MOST_NAMED
+    return ", ".join(named) + (f" and {more} more" if more > 0 else "")
+
+
+# --- the answer -------------------------------------------------------------------------------------------
+
+_REASONS = {
+    Nearness.NO_SUCH_RESOURCE: "NoSuchResource",
+    Nearness.BROKEN: "NodesNotReady",
+    Nearness.NOT_SELECTED: "NotSelected",
+    Nearness.TAINTED: "Tainted",
+    Nearness.CORDONED: "Cordoned",
+    Nearness.TOO_SMALL: "AsksForTooMany",
+    Nearness.FULL: "Full",
+    Nearness.UNHEALTHY: "UnhealthyDevices",
+    Nearness.FITS: "NotForGpus",
+}
+_SAID = {
+    Nearness.BROKEN: "no node offers it: their chains are not whole",
+    Nearness.NOT_SELECTED: "the nodes that have it do not match the pod's selector or affinity",
+    Nearness.TAINTED: "the nodes that have it are tainted, and the pod does not tolerate that",
+    Nearness.CORDONED: "the nodes that have it are cordoned",
+    Nearness.TOO_SMALL: "no node has that many",
+    Nearness.FULL: "every GPU it could get is in use; nothing is broken",
+    Nearness.UNHEALTHY: "GPUs that would be free are not healthy",
+    Nearness.FITS: "GPUs are free for it: the scheduler has another reason",
+}
+
+
+def _answer(
+    pod: Object,
+    asked: Mapping[str, int],
+    nearest: Nearness,
+    telling: Sequence[Refusal],
+    others: Sequence[Refusal],
+) -> Finding:
+    wants = ", ".join(f"{count} {name}" for name, count in asked.items())
+    lines = [f"{refusal.node} {refusal.detail}" for refusal in telling[:_MOST_NAMED]]
+    lines += [f"{refusal.node} {refusal.detail}" for refusal in others[: _MOST_NAMED - len(lines)]]
+    steps = dict.fromkeys(refusal.next_step for refusal in telling if refusal.next_step)
+    if nearest is Nearness.FULL:
+        steps = {"wait until one of these ends, or add GPUs (a shared GPU takes more pods)": None}
+    if nearest is Nearness.FITS:
+        said = scheduler_said(pod)
+        lines.insert(0, f"scheduler: {said}" if said else "the scheduler has not looked at it yet")
+        steps = {"look at the pod's other requests: kubectl describe pod": None}
+    return Finding(
+        subject=_subject(pod),
+        severity=Severity.WAITING if nearest in (Nearness.FULL, Nearness.FITS) else Severity.PROBLEM,
+        reason=_REASONS[nearest],
+        message=f"waits for {wants}: {_SAID[nearest]}",
+        evidence=tuple(lines),
+        next_step="; ".join(list(steps)[:2]),
+    )
+
+
+def _nobody_offers(
+    pod: Object, resource: str, count: int, known: Mapping[str, int], rows: Sequence[NodeRow]
+) -> Finding:
+    """Not offered yet, or never: a name that resembles one that is offered is most likely a mistake."""
+    coming = [row for row in rows if row.undiscovered or not row.is_whole]
+    near = difflib.get_close_matches(resource, known, n=2, cutoff=0.7)
+    if near and not (coming and resource in _USUAL):
+        return Finding(
+            subject=_subject(pod),
+            severity=Severity.PROBLEM,
+            reason="NoSuchResource",
+            message=f"asks for {count} {resource}, which no node offers; there is {' and '.join(near)}",
+            evidence=tuple(f"{name}: {total} in the cluster" for name, total in sorted(known.items())),
+            next_step=f"ask for {near[0]} instead",
+        )
+    if coming:
+        return Finding(
+            subject=_subject(pod),
+            severity=Severity.WAITING,
+            reason="NodesNotReady",
+            message=f"waits for {count} {resource}: no node offers it, {len(coming)} nodes are not ready",
+            evidence=tuple(f"{row.name}: {row.reason or 'undiscovered'}" for row in coming[:_MOST_NAMED]),
+            next_step=f"gpuready doctor --node {coming[0].name}",
+        )
+    offered = ", ".join(sorted(known)) or "no GPU resource at all"
+    return Finding(
+        subject=_subject(pod),
+        severity=Severity.PROBLEM,
+        reason="NoSuchResource",
+        message=f"asks for {count} {resource}, which no node offers",
+        evidence=(f"the cluster offers {offered}",),
+        next_step="correct the name of the resource, or add a node that has it",
+    )
+
+
+def scheduler_said(pod: Object) -> str:
+    rows = (pod.get("status") or {}).get("conditions") or ()
+    return next((str(row.get("message") or "") for row in rows if row.get("type") == "PodScheduled"), "")
+
+
+def _waits(pod: Object) -> bool:
+    gone = pod["metadata"].get("deletionTimestamp")
+    phase = (pod.get("status") or {}).get("phase") or "Pending"
+    return phase == "Pending" and not (pod.get("spec") or {}).get("nodeName") and not gone
+
+
+def _subject(pod: Object) -> str:
+    return f"pod/{pod['metadata'].get('namespace')}/{name_of(pod)}"

@@ -1,0 +1,261 @@
+"""One row per node: its verdicts as its agent told them, and whether we hear from that agent at all.
+
+Pure. `status` prints the rows, `doctor` explains them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gpuready import names
+from gpuready.chain import reporting, summary
+from gpuready.chain.reporting import AgentPod, ReportingFacts
+from gpuready.chain.verdict import Link, State, Verdict
+from gpuready.tools import placement
+from gpuready.tools.placement import Object, labels_of, name_of
+from gpuready.tools.snapshot import Snapshot
+
+AGENT_OPERAND = "node-agent"
+# A container that waits for one of these will not come up by itself.
+STUCK = (
+    "CrashLoopBackOff",
+    "ImagePullBackOff",
+    "ErrImagePull",
+    "InvalidImageName",
+    "CreateContainerError",
+    "CreateContainerConfigError",
+    "RunContainerError",
+)
+_OPERAND_OF = {Link.DRIVER: "driver", Link.DEVICE_PLUGIN: "device-plugin"}
+
+
+@dataclass(frozen=True)
+class NodeRow:
+    """has_gpus False = nobody found a GPU there; undiscovered = nobody was able to look."""
+
+    name: str
+    verdicts: tuple[Verdict, ...] = ()
+    gpus: int = 0
+    healthy: int = 0
+    has_gpus: bool = False
+    undiscovered: bool = False
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Last known states are no states while nobody reports."""
+        return summary.columns(self.verdicts if self.is_heard else ())
+
+    @property
+    def is_heard(self) -> bool:
+        return not any(v.link is Link.REPORTING and v.holds_up for v in self.verdicts)
+
+    @property
+    def is_whole(self) -> bool:
+        """Nothing holds it up; also true of a node without GPUs."""
+        return summary.first_broken(self.verdicts) is None
+
+    @property
+    def reason(self) -> str:
+        return summary.reason(self.verdicts)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            **self.columns,
+            "gpus": self.gpus,
+            "healthy": self.healthy,
+            "reason": self.reason,
+            "undiscovered": self.undiscovered,
+            "chain": [verdict.to_json() for verdict in self.verdicts],
+        }
+
+
+def rows_of(snapshot: Snapshot) -> list[NodeRow]:
+    """GPU nodes, undiscovered nodes and nodes without GPUs, by name."""
+    by_name = {name_of(obj): obj for obj in snapshot.gpu_nodes}
+    rows = [_row(snapshot, node, by_name.get(name_of(node))) for node in snapshot.nodes]
+    return sorted(rows, key=lambda row: row.name)
+
+
+def has_gpu_label(node: Object) -> bool:
+    labels = labels_of(node)
+    return labels.get(names.GPU_PRESENT) == "true" or any(
+        labels.get(key) == "true" for key in names.NFD_PCI_LABELS
+    )
+
+
+def _row(snapshot: Snapshot, node: Object, gpu_node: Object | None) -> NodeRow:
+    reporting_verdict = reporting.judge(_reporting_facts(snapshot, node, gpu_node))
+    name = name_of(node)
+    if gpu_node is None and not has_gpu_label(node):
+        kept_away = reporting_verdict.reason == "DiscoveryKeptAway"
+        return NodeRow(name, (reporting_verdict,) if kept_away else (), undiscovered=kept_away)
+    status = (gpu_node or {}).get("status") or {}
+    told = [_verdict_of(row) for row in status.get("chain") or ()]
+    verdicts = [reporting_verdict, *(_explained(verdict, snapshot, node) for verdict in told)]
+    if gpu_node is None:
+        verdicts.append(_without_gpu_node(name))
+    return NodeRow(
+        name=name,
+        verdicts=tuple(summary.in_order(verdicts)),
+        gpus=int(status.get("gpus") or 0),
+        healthy=int(status.get("healthy") or 0),
+        has_gpus=True,
+    )
+
+
+def _verdict_of(row: Mapping[str, Any]) -> Verdict:
+    return Verdict.from_json(row)
+
+
+def _without_gpu_node(name: str) -> Verdict:
+    return Verdict(
+        Link.DISCOVERY,
+        State.WAITING,
+        "NoGpuNode",
+        f"{name} has a GPU, but there is no GPUNode for it",
+        next_step="check that the operator runs and that a ClusterPolicy is in force",
+    )
+
+
+# --- is the node heard of ---------------------------------------------------------------------------------
+
+
+def _reporting_facts(snapshot: Snapshot, node: Object, gpu_node: Object | None) -> ReportingFacts:
+    name = name_of(node)
+    ready = _condition(node, "Ready")
+    discoverer = _discoverer(snapshot, node)
+    pod = _pod_on(snapshot.pods, name, AGENT_OPERAND)
+    spec = discoverer["spec"]["template"]["spec"] if discoverer else {}
+    return ReportingFacts(
+        node=name,
+        node_ready=ready.get("status") == "True",
+        node_message=str(ready.get("message") or ""),
+        agent=_agent_pod(pod) if pod else None,
+        kept_away_by=tuple(placement.taints_against_daemonset(node, discoverer)) if discoverer else (),
+        unselected=tuple(placement.unmatched_selector(node, spec)),
+        daemon_set=name_of(discoverer) if discoverer else "",
+        boot_id=str(((node.get("status") or {}).get("nodeInfo") or {}).get("bootID") or ""),
+        reported_boot_id=str((((gpu_node or {}).get("status")) or {}).get("bootID") or ""),
+    )
+
+
+def _discoverer(snapshot: Snapshot, node: Object) -> Object | None:
+    """The DaemonSet that would find this node's GPUs: NFD's worker where there is one, else our agent.
+
+    A node that is known as a GPU node needs the agent in both cases.
+    """
+    agent = _find_daemonset(
+        snapshot.daemonsets, lambda labels: labels.get(names.OPERAND_LABEL) == AGENT_OPERAND
+    )
+    if has_gpu_label(node):
+        return agent
+    worker = _find_daemonset(
+        snapshot.daemonsets,
+        lambda labels: (
+            labels.get("app.kubernetes.io/name") == "node-feature-discovery"
+            and "worker" in (labels.get("role"), labels.get("app.kubernetes.io/component"))
+        ),
+    )
+    return worker or agent
+
+
+def _find_daemonset(daemonsets: Sequence[Object], matches: Any) -> Object | None:
+    return next((obj for obj in daemonsets if matches(labels_of(obj))), None)
+
+
+def _agent_pod(pod: Object) -> AgentPod:
+    status = pod.get("status") or {}
+    waiting = _waiting(pod)
+    return AgentPod(
+        name=f"{pod['metadata'].get('namespace')}/{name_of(pod)}",
+        phase=str(status.get("phase") or ""),
+        ready=_condition(pod, "Ready").get("status") == "True",
+        restarts=sum(int(row.get("restartCount") or 0) for row in status.get("containerStatuses") or ()),
+        waiting_reason=str(waiting.get("reason") or ""),
+        waiting_message=str(waiting.get("message") or ""),
+    )
+
+
+# --- what the node itself cannot know: the pods of our operands -------------------------------------------
+
+
+def _explained(verdict: Verdict, snapshot: Snapshot, node: Object) -> Verdict:
+    """A link that waits for a pod: is the pod there, and what does it wait for itself?"""
+    operand = _OPERAND_OF.get(verdict.link)
+    if operand is None or verdict.reason not in ("DriverInstalling", "PluginNotStarted"):
+        return verdict
+    pod = _pod_on(snapshot.pods, name_of(node), operand)
+    if pod is None:
+        return _without_pod(verdict, snapshot, node, operand)
+    waiting = _waiting(pod)
+    full_name = f"{pod['metadata'].get('namespace')}/{name_of(pod)}"
+    if waiting.get("reason") not in STUCK:
+        return replace(verdict, evidence=(*verdict.evidence, f"pod {full_name} is there"))
+    lines = [str(line) for line in (waiting.get("message"), _last_end(pod)) if line]
+    return Verdict(
+        verdict.link,
+        State.BROKEN,
+        str(waiting["reason"]),
+        f"the {operand} pod {full_name} does not start: {waiting['reason']}",
+        evidence=(*lines, *verdict.evidence),
+        next_step=f"kubectl logs -n {full_name.replace('/', ' ')} --all-containers, and kubectl describe pod",
+    )
+
+
+def _without_pod(verdict: Verdict, snapshot: Snapshot, node: Object, operand: str) -> Verdict:
+    daemonsets = [obj for obj in snapshot.daemonsets if labels_of(obj).get(names.OPERAND_LABEL) == operand]
+    if not daemonsets:
+        return replace(verdict, evidence=(*verdict.evidence, f"there is no DaemonSet for the {operand}"))
+    reasons = [_why_not_there(obj, node) for obj in daemonsets]
+    return replace(verdict, evidence=(*verdict.evidence, *reasons))
+
+
+def _why_not_there(daemonset: Object, node: Object) -> str:
+    name = name_of(daemonset)
+    taints = placement.taints_against_daemonset(node, daemonset)
+    if taints:
+        return f"DaemonSet {name} does not tolerate the taint {', '.join(taints)}"
+    unmatched = placement.unmatched_selector(node, daemonset["spec"]["template"]["spec"])
+    if unmatched:
+        return f"DaemonSet {name} does not select this node: it asks for {', '.join(unmatched)}"
+    return f"DaemonSet {name} has no pod on this node yet"
+
+
+def _pod_on(pods: Sequence[Object], node: str, operand: str) -> Object | None:
+    """The youngest pod of an operand on a node; one that is going away only when there is no other."""
+    found = [
+        pod
+        for pod in pods
+        if (pod.get("spec") or {}).get("nodeName") == node
+        and labels_of(pod).get(names.OPERAND_LABEL) == operand
+    ]
+    found.sort(key=lambda pod: str(pod["metadata"].get("creationTimestamp") or ""), reverse=True)
+    return next(
+        (pod for pod in found if not pod["metadata"].get("deletionTimestamp")), next(iter(found), None)
+    )
+
+
+def _waiting(pod: Object) -> Mapping[str, Any]:
+    status = pod.get("status") or {}
+    rows = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    states = [(row.get("state") or {}).get("waiting") for row in rows]
+    return next((state for state in states if state), {})
+
+
+def _last_end(pod: Object) -> str:
+    status = pod.get("status") or {}
+    rows = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    ends = [(row.get("lastState") or {}).get("terminated") for row in rows]
+    end = next((end for end in ends if end), None)
+    if end is None:
+        return ""
+    said = f"; {end['message']}" if end.get("message") else ""
+    return f"last run ended with exit status {end.get('exitCode')} ({end.get('reason') or 'no reason'}){said}"
+
+
+def _condition(obj: Object, type_: str) -> Mapping[str, Any]:
+    rows = (obj.get("status") or {}).get("conditions") or ()
+    return next((row for row in rows if row.get("type") == type_), {})

@@ -1,0 +1,180 @@
+"""Why a pod may not go to a node: taints, selectors, affinity, and what is left of a resource.
+
+Pure, on plain objects. The rules are the scheduler's and the DaemonSet controller's; only hard ones count.
+
+Source: kubernetes, component-helpers/scheduling/corev1 (tolerations, nodeaffinity), pkg/controller/daemon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+Object = Mapping[str, Any]
+_KEEPS_AWAY = ("NoSchedule", "NoExecute")
+# The DaemonSet controller gives each of its pods these.
+_DAEMON_TOLERATIONS: tuple[Object, ...] = tuple(
+    {"key": f"node.kubernetes.io/{name}", "operator": "Exists"}
+    for name in (
+        "not-ready",
+        "unreachable",
+        "disk-pressure",
+        "memory-pressure",
+        "pid-pressure",
+        "unschedulable",
+    )
+)
+
+
+def name_of(obj: Object) -> str:
+    return str(obj["metadata"]["name"])
+
+
+def labels_of(obj: Object) -> dict[str, str]:
+    return dict(obj["metadata"].get("labels") or {})
+
+
+# --- taints -----------------------------------------------------------------------------------------------
+
+
+def taints_against(node: Object, tolerations: Sequence[Object]) -> list[str]:
+    """Taints of the node that keep a pod with these tolerations away, as "key=value:Effect"."""
+    taints = (node.get("spec") or {}).get("taints") or ()
+    hard = [taint for taint in taints if taint.get("effect") in _KEEPS_AWAY]
+    return [_taint_text(taint) for taint in hard if not any(_tolerates(item, taint) for item in tolerations)]
+
+
+def taints_against_daemonset(node: Object, daemonset: Object) -> list[str]:
+    spec = daemonset["spec"]["template"]["spec"]
+    return taints_against(node, [*(spec.get("tolerations") or ()), *_DAEMON_TOLERATIONS])
+
+
+def _tolerates(toleration: Object, taint: Object) -> bool:
+    if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
+        return False
+    if toleration.get("key") and toleration["key"] != taint.get("key"):
+        return False
+    if toleration.get("operator") == "Exists":
+        return True
+    same_value = (toleration.get("value") or "") == (taint.get("value") or "")
+    return bool(toleration.get("key")) and same_value
+
+
+def _taint_text(taint: Object) -> str:
+    value = f"={taint['value']}" if taint.get("value") else ""
+    return f"{taint.get('key')}{value}:{taint.get('effect')}"
+
+
+# --- selectors --------------------------------------------------------------------------------------------
+
+
+def unmatched_selector(node: Object, spec: Object) -> list[str]:
+    """Parts of nodeSelector and required node affinity that the node does not meet, as text."""
+    labels = labels_of(node)
+    wanted = (spec.get("nodeSelector") or {}).items()
+    missing = [f"{key}={value}" for key, value in wanted if labels.get(key) != value]
+    affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    terms = (affinity or {}).get("nodeSelectorTerms") or ()
+    if terms and not any(_term_matches(term, labels, name_of(node)) for term in terms):
+        missing.append("node affinity " + " or ".join(_term_text(term) for term in terms))
+    return missing
+
+
+def _term_matches(term: Object, labels: Mapping[str, str], name: str) -> bool:
+    expressions, fields = term.get("matchExpressions") or (), term.get("matchFields") or ()
+    if not expressions and not fields:
+        return False
+    by_name = {"metadata.name": name}
+    return all(_holds(row, labels) for row in expressions) and all(_holds(row, by_name) for row in fields)
+
+
+def _holds(row: Object, labels: Mapping[str, str]) -> bool:
+    value, values = labels.get(str(row.get("key"))), row.get("values") or ()
+    match row.get("operator"):
+        case "In":
+            return value in values
+        case "NotIn":
+            return value not in values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt" as operator:
+            return _compares(operator, value, values)
+    return False
+
+
+def _compares(operator: str, value: str | None, values: Sequence[str]) -> bool:
+    try:
+        left, right = int(value or ""), int(values[0])
+    except (ValueError, IndexError):
+        return False
+    return left > right if operator == "Gt" else left < right
+
+
+def _term_text(term: Object) -> str:
+    rows = [*(term.get("matchExpressions") or ()), *(term.get("matchFields") or ())]
+    return ", ".join(_expression_text(row) for row in rows)
+
+
+def _expression_text(row: Object) -> str:
+    values = ",".join(row.get("values") or ())
+    return f"{row.get('key')} {row.get('operator')} {values}".strip()
+
+
+# --- resources --------------------------------------------------------------------------------------------
+
+
+def requested(pod: Object, prefix: str = "nvidia.com/") -> dict[str, int]:
+    """Extended resources of a pod as the scheduler counts them."""
+    spec = pod.get("spec") or {}
+    total: dict[str, int] = {}
+    init = spec.get("initContainers") or ()
+    for container in [
+        *(spec.get("containers") or ()),
+        *(c for c in init if c.get("restartPolicy") == "Always"),
+    ]:
+        for name, count in _amounts(container, prefix).items():
+            total[name] = total.get(name, 0) + count
+    for container in init:
+        for name, count in _amounts(container, prefix).items():
+            total[name] = max(total.get(name, 0), count)
+    return total
+
+
+def _amounts(container: Object, prefix: str) -> dict[str, int]:
+    resources = container.get("resources") or {}
+    rows = (resources.get("limits") or resources.get("requests") or {}).items()
+    return {name: int(value) for name, value in rows if name.startswith(prefix) and str(value).isdigit()}
+
+
+def quantity(node: Object, part: str, resource: str) -> int:
+    """`part` is capacity or allocatable."""
+    value = ((node.get("status") or {}).get(part) or {}).get(resource, "0")
+    return int(value) if str(value).isdigit() else 0
+
+
+def offered(nodes: Iterable[Object], prefix: str = "nvidia.com/") -> dict[str, int]:
+    """Every resource under `prefix` that some node has capacity for, with the total."""
+    total: dict[str, int] = {}
+    for node in nodes:
+        for name in (node.get("status") or {}).get("capacity") or {}:
+            if name.startswith(prefix) and (count := quantity(node, "capacity", name)):
+                total[name] = total.get(name, 0) + count
+    return total
+
+
+def holders(pods: Iterable[Object], node: str, resource: str) -> list[tuple[str, int]]:
+    """Pods on the node that hold some of the resource: ("namespace/name", how many), the most first."""
+    found = []
+    for pod in pods:
+        on_node = (pod.get("spec") or {}).get("nodeName") == node
+        if on_node and not is_finished(pod) and (count := requested(pod).get(resource, 0)):
+            found.append((f"{pod['metadata'].get('namespace')}/{name_of(pod)}", count))
+    return sorted(found, key=lambda row: (-row[1], row[0]))
+
+
+def is_finished(pod: Object) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")

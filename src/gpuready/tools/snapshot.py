@@ -1,0 +1,160 @@
+"""What the tools look at: a few lists of Kubernetes objects, read once or loaded from a saved bundle.
+
+A bundle holds no secrets: of pods and DaemonSets only what the analysis reads is kept, no environment, no
+commands, no annotations, no ConfigMaps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Self
+
+from gpuready.errors import UsageError
+from gpuready.kube.client import KubeClient
+from gpuready.kube.errors import NotFound
+from gpuready.kube.resources import CLUSTER_POLICIES, DAEMONSETS, GPU_NODES, NODES, PODS, Resource
+
+Object = dict[str, Any]
+FORMAT = "gpuready.dev/bundle/v1"
+
+_META = ("name", "namespace", "uid", "labels", "creationTimestamp", "deletionTimestamp", "generation")
+_POD_SPEC = ("nodeName", "nodeSelector", "affinity", "tolerations")
+_CONTAINER = ("name", "resources", "restartPolicy")
+_NODE_STATUS = ("conditions", "capacity", "allocatable", "nodeInfo", "addresses")
+_DAEMONSET_POD = ("nodeSelector", "affinity", "tolerations")
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """missing   kinds that the API server does not know (their CRDs are not installed)"""
+
+    nodes: list[Object] = field(default_factory=list)
+    gpu_nodes: list[Object] = field(default_factory=list)
+    pods: list[Object] = field(default_factory=list)
+    daemonsets: list[Object] = field(default_factory=list)
+    policies: list[Object] = field(default_factory=list)
+    missing: tuple[str, ...] = ()
+    taken_at: str = ""
+
+    def to_json(self) -> Object:
+        return {
+            "format": FORMAT,
+            "takenAt": self.taken_at,
+            "missing": list(self.missing),
+            "nodes": self.nodes,
+            "gpunodes": self.gpu_nodes,
+            "pods": self.pods,
+            "daemonsets": self.daemonsets,
+            "clusterpolicies": self.policies,
+        }
+
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any]) -> Self:
+        return cls(
+            nodes=list(row.get("nodes") or ()),
+            gpu_nodes=list(row.get("gpunodes") or ()),
+            pods=list(row.get("pods") or ()),
+            daemonsets=list(row.get("daemonsets") or ()),
+            policies=list(row.get("clusterpolicies") or ()),
+            missing=tuple(row.get("missing") or ()),
+            taken_at=str(row.get("takenAt") or ""),
+        )
+
+
+async def gather(client: KubeClient, *, pod_labels: str = "") -> Snapshot:
+    """All lists at once.
+
+    pod_labels   only pods with these labels
+    raises       ApiError when the server cannot be reached or refuses
+    """
+    nodes, pods, daemonsets, gpu_nodes, policies = await asyncio.gather(
+        _list(client, NODES),
+        _list(client, PODS, pod_labels),
+        _list(client, DAEMONSETS),
+        _find(client, GPU_NODES),
+        _find(client, CLUSTER_POLICIES),
+    )
+    missing = [r.plural for r, rows in ((GPU_NODES, gpu_nodes), (CLUSTER_POLICIES, policies)) if rows is None]
+    return Snapshot(
+        nodes=[trimmed_node(obj) for obj in nodes],
+        gpu_nodes=[_with_meta(obj, "spec", "status") for obj in gpu_nodes or []],
+        pods=[trimmed_pod(obj) for obj in pods],
+        daemonsets=[trimmed_daemonset(obj) for obj in daemonsets],
+        policies=[_with_meta(obj, "status") for obj in policies or []],
+        missing=tuple(missing),
+        taken_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    )
+
+
+def save(snapshot: Snapshot, path: str) -> None:
+    try:
+        Path(path).write_text(json.dumps(snapshot.to_json(), indent=1) + "\n")
+    except OSError as exc:
+        raise UsageError(f"cannot write the bundle {path}", why=exc.strerror or str(exc)) from exc
+
+
+def load(path: str) -> Snapshot:
+    try:
+        row = json.loads(Path(path).read_text())
+    except OSError as exc:
+        raise UsageError(f"cannot read the bundle {path}", why=exc.strerror or str(exc)) from exc
+    except ValueError as exc:
+        raise UsageError(f"{path} is not a bundle", why=f"no JSON: {exc}") from exc
+    if not isinstance(row, dict) or row.get("format") != FORMAT:
+        raise UsageError(
+            f"{path} is not a bundle",
+            why=f'it does not say "format": "{FORMAT}"',
+            next_step="make one with gpuready doctor --save-bundle FILE",
+        )
+    return Snapshot.from_json(row)
+
+
+# --- what is kept of each object --------------------------------------------------------------------------
+
+
+def trimmed_node(obj: Mapping[str, Any]) -> Object:
+    status = _some(obj.get("status"), _NODE_STATUS)
+    return {**_with_meta(obj), "spec": _some(obj.get("spec"), ("taints", "unschedulable")), "status": status}
+
+
+def trimmed_pod(obj: Mapping[str, Any]) -> Object:
+    spec = obj.get("spec") or {}
+    kept = _some(spec, _POD_SPEC)
+    for name in ("containers", "initContainers"):
+        if spec.get(name):
+            kept[name] = [_some(container, _CONTAINER) for container in spec[name]]
+    status = dict(obj.get("status") or {})
+    return {**_with_meta(obj), "spec": kept, "status": status}
+
+
+def trimmed_daemonset(obj: Mapping[str, Any]) -> Object:
+    template = ((obj.get("spec") or {}).get("template") or {}).get("spec") or {}
+    spec = {"template": {"spec": _some(template, _DAEMONSET_POD)}}
+    return {**_with_meta(obj), "spec": spec, "status": dict(obj.get("status") or {})}
+
+
+def _with_meta(obj: Mapping[str, Any], *parts: str) -> Object:
+    meta = _some(obj.get("metadata"), _META)
+    return {"metadata": meta, **{part: obj[part] for part in parts if part in obj}}
+
+
+def _some(row: Mapping[str, Any] | None, keys: tuple[str, ...]) -> Object:
+    return {key: (row or {})[key] for key in keys if key in (row or {})}
+
+
+async def _list(client: KubeClient, resource: Resource, labels: str = "") -> list[Object]:
+    items, _ = await client.list(resource, label_selector=labels)
+    return items
+
+
+async def _find(client: KubeClient, resource: Resource) -> list[Object] | None:
+    """None when the API server does not know the kind."""
+    try:
+        return await _list(client, resource)
+    except NotFound:
+        return None

@@ -1,0 +1,508 @@
+"""What doctor says, from snapshots: the first broken link of a node, and why a GPU pod waits."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.tools.cluster import (
+    AGENT,
+    GPU,
+    cluster,
+    daemonset,
+    gpu_node,
+    link,
+    node,
+    operand_pod,
+    pod,
+    policy,
+)
+
+from gpuready import names
+from gpuready.errors import UsageError
+from gpuready.tools import snapshot as snapshots
+from gpuready.tools.doctor import command, text
+from gpuready.tools.doctor.analysis import Report, report_of
+from gpuready.tools.doctor.finding import Finding, Severity
+from gpuready.tools.snapshot import Snapshot
+
+MISMATCH = link(
+    "driver",
+    "broken",
+    "DriverLibraryMismatch",
+    "driver/library version mismatch: library 570.9, module 570.1",
+    evidence=["module nvidia 570.1 is loaded"],
+    nextStep="reload the NVIDIA modules, or reboot the node",
+)
+WAITING_PLUGIN = link("device-plugin", "waiting", "WaitingForDriver", "for driver: DriverLibraryMismatch")
+ILL = link(
+    "device-plugin",
+    "degraded",
+    "UnhealthyDevices",
+    "1 of 8 GPUs unhealthy: GPU 3 (GPU-d5-3): XID 79",
+    nextStep="GPU 3: reboot the node",
+)
+
+
+def findings(snapshot: Snapshot) -> list[Finding]:
+    return list(report_of(snapshot).findings)
+
+
+def told(finding: Finding) -> str:
+    return " ".join([finding.message, *finding.evidence, finding.next_step])
+
+
+def test_a_healthy_cluster_yields_no_finding() -> None:
+    seen = cluster(
+        node("cpu"), node("g1", gpus=8), gpu_nodes=[gpu_node("g1")], pods=[pod("p", on="g1", gpus=8)]
+    )
+
+    assert findings(seen) == []
+    assert text.report_text(report_of(seen)).splitlines() == [
+        "ok    g1: 8 GPUs, every checked link is whole",
+        "-     1 node without GPUs",
+        "nothing found",
+    ]
+
+
+def test_only_the_first_broken_link_of_a_node_is_a_finding() -> None:
+    (finding,) = findings(
+        cluster(node("g1", gpus=8), gpu_nodes=[gpu_node("g1", WAITING_PLUGIN, MISMATCH, healthy=0)])
+    )
+
+    assert (finding.subject, finding.link, finding.severity) == ("node/g1", "driver", Severity.PROBLEM)
+    assert "570.9" in finding.message
+    assert "570.1" in finding.message
+
+
+def test_an_unhealthy_gpu_is_a_warning_with_its_xid_and_its_action() -> None:
+    (finding,) = findings(cluster(node("g1", gpus=8, healthy=7), gpu_nodes=[gpu_node("g1", ILL, healthy=7)]))
+
+    assert finding.severity is Severity.WARNING
+    assert "XID 79" in finding.message
+    assert finding.next_step == "GPU 3: reboot the node"
+
+
+def test_one_node_is_shown_link_by_link() -> None:
+    seen = cluster(node("g1", gpus=8), gpu_nodes=[gpu_node("g1", WAITING_PLUGIN, MISMATCH)])
+
+    report = report_of(seen, "g1")
+
+    assert text.node_text(report.rows[0], report).splitlines() == [
+        "ok    reporting      agent gpu-operator/node-agent-g1 is ready",
+        "ok    discovery      fine",
+        "FAIL  driver         driver/library version mismatch: library 570.9, module 570.1",
+        "      why            module nvidia 570.1 is loaded",
+        "      next           reload the NVIDIA modules, or reboot the node",
+        "-     toolkit        fine",
+        "wait  device-plugin  for driver: DriverLibraryMismatch",
+        "-     cuda           fine",
+        "1 problem",
+    ]
+
+
+def test_a_node_that_does_not_exist_is_an_error_that_names_those_that_do() -> None:
+    with pytest.raises(UsageError, match="g1"):
+        report_of(cluster(node("g1")), "g2")
+
+
+# --- C03: taints that keep discovery away -----------------------------------------------------------------
+
+
+def test_default_tolerations_let_discovery_onto_any_tainted_node() -> None:
+    tainted = node("g1", taints=[{"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}])
+
+    assert findings(cluster(tainted, agents=False)) == []
+
+
+@pytest.mark.parametrize(
+    ("taint", "mentioned"),
+    [
+        ({"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}, "nvidia.com/gpu=true"),
+        ({"key": "team", "value": "ml", "effect": "NoSchedule"}, "team=ml"),
+        ({"key": "dedicated", "effect": "NoExecute"}, "dedicated"),
+    ],
+)
+def test_a_node_nobody_can_look_at_is_undiscovered_not_without_gpus(
+    taint: dict[str, Any], mentioned: str
+) -> None:
+    narrow = daemonset(
+        "gpuready-node-agent",
+        "node-agent",
+        tolerations=[
+            {"key": "nvidia.com/gpu", "operator": "Equal", "value": "present", "effect": "NoSchedule"}
+        ],
+    )
+    seen = cluster(node("g1", taints=[taint]), node("cpu"), daemonsets=[narrow], agents=False)
+
+    report = report_of(seen)
+
+    (finding,) = report.findings
+    assert finding.reason == "DiscoveryKeptAway"
+    for words in ("g1", mentioned, "gpuready-node-agent", "add the toleration"):
+        assert words in told(finding)
+    assert [row.name for row in report.rows if row.undiscovered] == ["g1"]
+
+
+def test_with_nfd_it_is_its_worker_that_must_be_let_in() -> None:
+    labels = {"app.kubernetes.io/name": "node-feature-discovery", "role": "worker"}
+    worker = daemonset("nfd-worker", labels=labels)
+    tainted = node("g1", taints=[{"key": "team", "value": "ml", "effect": "NoSchedule"}])
+
+    (finding,) = findings(cluster(tainted, daemonsets=[AGENT, worker], agents=False))
+
+    assert "nfd-worker" in finding.message
+
+
+# --- silence ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seen", "reason", "mentioned"),
+    [
+        pytest.param(
+            cluster(node("g1", gpus=8, ready=False), gpu_nodes=[gpu_node("g1")]),
+            "NodeNotReady",
+            "Kubelet stopped posting",
+            id="the node is not ready",
+        ),
+        pytest.param(
+            cluster(
+                node("g1", gpus=8),
+                gpu_nodes=[gpu_node("g1")],
+                pods=[operand_pod("node-agent", "g1", waiting={"reason": "CrashLoopBackOff"})],
+                agents=False,
+            ),
+            "AgentSilent",
+            "CrashLoopBackOff",
+            id="the agent crashes",
+        ),
+        pytest.param(
+            cluster(node("g1", gpus=8), gpu_nodes=[gpu_node("g1")], agents=False, daemonsets=[]),
+            "AgentNotDeployed",
+            "operator",
+            id="there is no agent",
+        ),
+        pytest.param(cluster(node("g1", gpus=8)), "NoGpuNode", "ClusterPolicy", id="no GPUNode"),
+    ],
+)
+def test_a_node_that_is_not_heard_of_says_why(seen: Snapshot, reason: str, mentioned: str) -> None:
+    (finding,) = findings(seen)
+
+    assert finding.reason == reason
+    assert mentioned in told(finding)
+
+
+def test_what_a_silent_node_last_said_is_not_shown_as_its_state() -> None:
+    report = report_of(cluster(node("g1", gpus=8, ready=False), gpu_nodes=[gpu_node("g1")]))
+
+    assert report.rows[0].columns["driver"] == "-"
+
+
+# --- pods of operands -------------------------------------------------------------------------------------
+
+LOST = link("device-plugin", "broken", "KubeletShowsNothing", "the Node shows none")
+INSTALLING = link("driver", "waiting", "DriverInstalling", "the driver container is not finished")
+
+
+def test_a_driver_pod_that_crashes_is_a_problem_with_its_last_words() -> None:
+    waiting = {"reason": "CrashLoopBackOff", "message": "no headers for 6.8.0-71-generic"}
+    seen = cluster(
+        node("d1", gpus=8),
+        gpu_nodes=[gpu_node("d1", INSTALLING)],
+        pods=[operand_pod("driver", "d1", waiting=waiting)],
+        daemonsets=[AGENT, daemonset("nvidia-driver-daemonset", "driver")],
+    )
+
+    (finding,) = findings(seen)
+
+    assert (finding.severity, finding.reason) == (Severity.PROBLEM, "CrashLoopBackOff")
+    assert "6.8.0-71-generic" in told(finding)
+
+
+def test_a_plugin_pod_that_is_not_there_says_which_label_is_missing() -> None:
+    absent = link("device-plugin", "waiting", "PluginNotStarted", "has not reported")
+    selector = {"nvidia.com/gpu.deploy.device-plugin": "true"}
+    seen = cluster(
+        node("g1", gpus=8),
+        gpu_nodes=[gpu_node("g1", absent)],
+        daemonsets=[AGENT, daemonset("nvidia-device-plugin-daemonset", "device-plugin", selector=selector)],
+    )
+
+    (finding,) = findings(seen)
+
+    assert "nvidia.com/gpu.deploy.device-plugin=true" in told(finding)
+
+
+# --- policy and operator ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seen", "reason"),
+    [
+        pytest.param(
+            cluster(node("n"), missing=("clusterpolicies", "gpunodes")), "NotInstalled", id="no CRDs"
+        ),
+        pytest.param(cluster(node("n"), policies=[]), "NoPolicy", id="no policy"),
+        pytest.param(cluster(node("n"), policies=[policy("")]), "OperatorSilent", id="never answered"),
+        pytest.param(
+            cluster(node("n"), policies=[policy(observedGeneration=0)]), "OperatorSilent", id="an old answer"
+        ),
+        pytest.param(
+            cluster(node("n"), policies=[policy("notReady", "PolicyInvalid", "spec.x: no")]),
+            "PolicyInvalid",
+            id="a wrong policy",
+        ),
+        pytest.param(
+            cluster(node("n"), policies=[policy(), policy("ignored", "Ignored", "older one in force")]),
+            "Ignored",
+            id="a second policy",
+        ),
+    ],
+)
+def test_the_policy_and_its_operator_are_looked_at_first(seen: Snapshot, reason: str) -> None:
+    assert [finding.reason for finding in findings(seen)] == [reason]
+
+
+def test_a_policy_that_waits_for_nodes_is_explained_by_the_nodes() -> None:
+    seen = cluster(
+        node("g1", gpus=8),
+        gpu_nodes=[gpu_node("g1", MISMATCH)],
+        policies=[policy("notReady", "OperandNotReady")],
+    )
+
+    assert [finding.subject for finding in findings(seen)] == ["node/g1"]
+
+
+# --- pods that wait ---------------------------------------------------------------------------------------
+
+TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
+WANTS_ONE = pod("train", gpus=1)
+
+
+@pytest.mark.parametrize(
+    ("waiting", "nodes", "others", "reason", "mentioned"),
+    [
+        pytest.param(
+            WANTS_ONE,
+            [(node("d6", gpus=4), [])],
+            [
+                pod("a", on="d6", gpus=3),
+                pod("b", on="d6", gpus=1),
+                pod("old", on="d6", gpus=4, phase="Succeeded"),
+            ],
+            "Full",
+            ["4 of 4", "default/a (3)", "default/b", "nothing is broken"],
+            id="full, and who holds it",
+        ),
+        pytest.param(
+            WANTS_ONE,
+            [(node("d5", gpus=8, healthy=7), [ILL])],
+            [pod("a", on="d5", gpus=7)],
+            "UnhealthyDevices",
+            ["1 of 8", "UnhealthyDevices", "doctor --node d5"],
+            id="the last GPU is unhealthy",
+        ),
+        pytest.param(
+            WANTS_ONE,
+            [(node("g1", gpus=8, taints=[TAINT]), [])],
+            [],
+            "Tainted",
+            ["nvidia.com/gpu=present:NoSchedule", "toleration"],
+            id="a taint",
+        ),
+        pytest.param(
+            pod("train", gpus=1, nodeSelector={"zone": "b"}),
+            [(node("g1", gpus=8, labels={"zone": "a"}), [])],
+            [],
+            "NotSelected",
+            ["zone=b"],
+            id="a selector",
+        ),
+        pytest.param(
+            pod(
+                "train",
+                gpus=1,
+                affinity={
+                    "nodeAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": {
+                            "nodeSelectorTerms": [
+                                {
+                                    "matchExpressions": [
+                                        {
+                                            "key": "nvidia.com/gpu.memory",
+                                            "operator": "Gt",
+                                            "values": ["50000"],
+                                        }
+                                    ]
+                                }
+                            ]
+                        }
+                    }
+                },
+            ),
+            [(node("g1", gpus=8, labels={"nvidia.com/gpu.memory": "40960"}), [])],
+            [],
+            "NotSelected",
+            ["nvidia.com/gpu.memory Gt 50000"],
+            id="an affinity",
+        ),
+        pytest.param(
+            pod("train", gpus=16),
+            [(node("g1", gpus=8), [])],
+            [],
+            "AsksForTooMany",
+            ["8", "16"],
+            id="too many",
+        ),
+        pytest.param(
+            WANTS_ONE,
+            [(node("g1", gpus=8, cordoned=True), [])],
+            [],
+            "Cordoned",
+            ["uncordon g1"],
+            id="cordoned",
+        ),
+        pytest.param(
+            pod("train", gpus=1, resource="nvidia.com/gpus"),
+            [(node("g1", gpus=8), [])],
+            [],
+            "NoSuchResource",
+            ["nvidia.com/gpus", "ask for nvidia.com/gpu instead"],
+            id="a misspelt resource",
+        ),
+        pytest.param(
+            WANTS_ONE,
+            [(node("g1", gpus=8, resource="nvidia.com/gpu.shared"), [])],
+            [],
+            "NoSuchResource",
+            ["ask for nvidia.com/gpu.shared instead"],
+            id="a renamed resource",
+        ),
+        pytest.param(
+            WANTS_ONE,
+            [(node("d4", labels={names.NFD_PCI_LABELS[0]: "true"}), [MISMATCH])],
+            [],
+            "NodesNotReady",
+            ["DriverLibraryMismatch", "doctor --node d4"],
+            id="no node is ready",
+        ),
+        pytest.param(
+            WANTS_ONE,
+            [
+                (node("d4", labels={names.NFD_PCI_LABELS[0]: "true"}), [MISMATCH]),
+                (node("g1", gpus=5, resource="nvidia.com/gpu.shared"), []),
+            ],
+            [],
+            "NodesNotReady",
+            ["DriverLibraryMismatch"],
+            id="the node that would have it is not ready, another shares its GPUs under another name",
+        ),
+        pytest.param(
+            WANTS_ONE,
+            [(node("g1", gpus=8, healthy=0), [LOST])],
+            [],
+            "NodesNotReady",
+            ["KubeletShowsNothing"],
+            id="the plugin has died, its capacity still shows",
+        ),
+        pytest.param(
+            pod("train", gpus=1, said="0/1 nodes are available: 1 Insufficient memory."),
+            [(node("g1", gpus=8), [])],
+            [],
+            "NotForGpus",
+            ["Insufficient memory", "8 of 8"],
+            id="GPUs are free: memory is not",
+        ),
+    ],
+)
+def test_why_a_gpu_pod_waits(
+    waiting: Any, nodes: list[Any], others: list[Any], reason: str, mentioned: list[str]
+) -> None:
+    gpu_nodes = [gpu_node(row["metadata"]["name"], *changed) for row, changed in nodes]
+    seen = cluster(*(row for row, _ in nodes), gpu_nodes=gpu_nodes, pods=[waiting, *others])
+
+    finding = next(finding for finding in findings(seen) if finding.subject == "pod/default/train")
+
+    assert finding.reason == reason
+    assert [words for words in mentioned if words not in told(finding)] == []
+
+
+def test_six_nodes_behind_one_scheduler_message() -> None:
+    """Case C08: full is not broken, and every broken node has exactly one finding."""
+    seen = cluster(
+        node("d4", gpus=8, healthy=0),
+        node("d5", gpus=8, healthy=7),
+        node("d6", gpus=4),
+        gpu_nodes=[
+            gpu_node("d4", MISMATCH, WAITING_PLUGIN),
+            gpu_node("d5", ILL, healthy=7),
+            gpu_node("d6", gpus=4),
+        ],
+        pods=[pod("a", on="d6", gpus=4), pod("b", on="d5", gpus=7), WANTS_ONE],
+    )
+
+    subjects = [finding.subject for finding in findings(seen)]
+
+    assert subjects == ["node/d4", "node/d5", "pod/default/train"]
+    assert "d6 4 of 4" in told(findings(seen)[-1])
+
+
+# --- bundles and exit statuses ----------------------------------------------------------------------------
+
+
+def saved(tmp_path: Path, seen: Snapshot) -> str:
+    file = tmp_path / "bundle.json"
+    snapshots.save(seen, str(file))
+    return str(file)
+
+
+def test_a_saved_bundle_gives_the_same_findings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    seen = cluster(node("g1", gpus=8), gpu_nodes=[gpu_node("g1", MISMATCH)], pods=[WANTS_ONE])
+    bundle = saved(tmp_path, seen)
+
+    assert command.run(bundle=bundle, output="json") == 1
+
+    assert json.loads(capsys.readouterr().out) == report_of(seen).to_json()
+
+
+def test_a_healthy_bundle_exits_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.run(bundle=saved(tmp_path, cluster(node("g1", gpus=8), gpu_nodes=[gpu_node("g1")]))) == 0
+    assert "nothing found" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("content", ["{not json", '{"kind": "List"}', "[]"])
+def test_what_is_no_bundle_is_refused(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "other.json"
+    file.write_text(content)
+
+    with pytest.raises(UsageError, match="not a bundle"):
+        command.run(bundle=str(file))
+
+
+def test_a_bundle_holds_no_environment_no_command_and_no_annotation() -> None:
+    secret = {
+        "metadata": {"name": "p", "annotations": {"a": "s3cret"}, "managedFields": []},
+        "spec": {
+            "containers": [{"name": "c", "env": [{"name": "K", "value": "s3cret"}], "command": ["s3cret"]}]
+        },
+        "status": {"phase": "Pending"},
+    }
+
+    assert "s3cret" not in json.dumps(snapshots.trimmed_pod(secret))
+
+
+def test_a_report_names_the_same_fields_in_json_and_text() -> None:
+    report: Report = report_of(cluster(node("g1", gpus=8), gpu_nodes=[gpu_node("g1", MISMATCH)]))
+
+    (row,) = report.to_json()["findings"]
+
+    assert text.report_text(report).splitlines() == [
+        f"FAIL  {row['subject']}  {row['link']}  {row['message']}",
+        f"      why   {row['evidence'][0]}",
+        f"      next  {row['nextStep']}",
+        "1 problem",
+    ]
+    assert GPU not in row["message"]

@@ -175,8 +175,10 @@ def track_update(
     new    as it will be stored; managedFields that it brings replace the old ones ([{}] forgets them all)
     """
     schema = schema or UNTYPED
-    before, owners = _taken_apart(old) if old is not None else (_zero(schema), {})
+    before, owners = _taken_apart(old) if old is not None else ({}, {})
     after, brought = _taken_apart(new)
+    zero = _zero(schema)
+    before = {name: zero[name] for name in zero if name in after} | before if old is not None else zero
     raw = _raw_entries(new)
     if brought or raw == [{}]:
         owners = brought

@@ -1,4 +1,4 @@
-"""CEL as the API server runs it in validation rules: declared `self` and `oldSelf`, Kubernetes' extra functions.
+"""CEL as the API server runs it in validation rules: `self`, `oldSelf` and Kubernetes' extra functions.
 
 The only module that touches cel-expr-python. Source: kubernetes, apiserver pkg/cel/library/*.go,
 apiextensions pkg/apiserver/schema/cel/*.go.

@@ -228,7 +228,8 @@ def _list_keys(items: Node, keys: list[str], path: str) -> Iterator[FieldError]:
             yield FieldError(
                 at,
                 "Required",
-                detail="this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property",
+                detail="this property is in x-kubernetes-list-map-keys, so it must have a default or be a "
+                "required property",
             )
 
 

@@ -1,7 +1,7 @@
 """The defaults that the API server writes into objects of built-in kinds. Pure.
 
-Only what clients and controllers of the simulated cluster rely on; each function fills one type in place, on a
-copy made by `defaulted`.
+Only what clients and controllers of the simulated cluster rely on; each function fills one type in place,
+on a copy made by `defaulted`.
 
 Source: kubernetes, pkg/apis/{core,apps,batch,rbac,…}/v1/defaults.go.
 """
@@ -16,7 +16,7 @@ Object = dict[str, Any]
 
 
 def defaulted(obj: Object) -> Object:
-    """A copy of the object, nulls dropped (a typed server cannot tell them from absence), defaults filled in."""
+    """A copy with defaults filled in, nulls dropped: a typed server cannot tell them from absence."""
     copy: Object = _copied(obj)
     fill = FILLERS.get((str(copy.get("apiVersion", "")).partition("/")[0], str(copy.get("kind", ""))))
     if fill is not None:

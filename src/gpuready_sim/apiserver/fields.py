@@ -1,8 +1,8 @@
 """Sets of field paths, and what they say about objects: the algebra under managedFields.
 
-A set is kept as the trie that FieldsV1 is on the wire: `{"f:metadata": {"f:labels": {".": {}, "f:app": {}}}}`.
-A node is a member when it is empty or holds "."; a root is only a container, so `{}` is the empty set. Nothing
-here changes its arguments.
+A set is kept as the trie that FieldsV1 is on the wire:
+`{"f:metadata": {"f:labels": {".": {}, "f:app": {}}}}`. A node is a member when it is empty or holds "."; a
+root is only a container, so `{}` is the empty set. Nothing here changes its arguments.
 
 Source: structured-merge-diff v6, fieldpath/set.go, typed/{tofieldset,compare,remove,merge}.go.
 """
@@ -227,7 +227,12 @@ def _compared(old: Any, new: Any, schema: Schema) -> Nodes:
         return _compared_items(old or {}, new or {}, schema.child, "f:")
     if schema.relation in (MAP, SET) and _either(list, old, new):
         return _compared_lists(old or [], new or [], schema)
-    return None, {}, None
+    return _inside(new, schema), {}, _inside(old, schema)
+
+
+def _inside(value: Any, schema: Schema) -> FieldSet | None:
+    """The fields below a value that turned into, or came from, a value of another kind."""
+    return {key: node for key, node in _whole(value, schema).items() if key != SELF} or None
 
 
 def _either(kind: type, old: Any, new: Any) -> bool:

@@ -32,8 +32,10 @@ def subdomain_errors(text: str) -> list[str]:
     errors = [_too_long(253)] if len(text) > 253 else []
     if not _subdomain.fullmatch(text):
         errors.append(
-            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and "
-            "must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
+            "'.', and "
+            "must start and end with an alphanumeric character (e.g. 'example.com', regex used for "
+            "validation is "
             f"'{SUBDOMAIN}')"
         )
     return errors
@@ -43,8 +45,10 @@ def label_errors(text: str) -> list[str]:
     errors = [_too_long(63)] if len(text) > 63 else []
     if not _label.fullmatch(text):
         errors.append(
-            "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start "
-            "and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
+            "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and "
+            "must start "
+            "and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for "
+            "validation is "
             f"'{LABEL}')"
         )
     return errors
@@ -54,8 +58,10 @@ def service_errors(text: str) -> list[str]:
     errors = [_too_long(63)] if len(text) > 63 else []
     if not _dns_1035.fullmatch(text):
         errors.append(
-            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic "
-            "character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for "
+            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an "
+            "alphabetic "
+            "character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex "
+            "used for "
             f"validation is '{DNS_1035}')"
         )
     return errors
@@ -71,7 +77,8 @@ def config_key_errors(text: str) -> list[str]:
     errors = [_too_long(253)] if len(text) > 253 else []
     if not _config_key.fullmatch(text):
         errors.append(
-            "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or "
+            "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. "
+            "'key.name',  or "
             f"'KEY_NAME',  or 'key-name', regex used for validation is '{CONFIG_KEY}')"
         )
     return errors
@@ -85,9 +92,11 @@ def qualified_name_errors(text: str) -> list[str]:
         errors.append("prefix part must be non-empty")
     elif "/" in prefix:
         return [
-            "a qualified name must consist of alphanumeric characters, '-', '_' or '.', and must start and end "
+            "a qualified name must consist of alphanumeric characters, '-', '_' or '.', and must start "
+            "and end "
             "with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for "
-            f"validation is '{QUALIFIED}') with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+            f"validation is '{QUALIFIED}') with an optional DNS subdomain prefix and '/' (e.g. "
+            "'example.com/MyName')"
         ]
     elif slash:
         errors += [f"prefix part {error}" for error in subdomain_errors(prefix)]
@@ -97,8 +106,10 @@ def qualified_name_errors(text: str) -> list[str]:
         errors.append("name part " + _too_long(63))
     if not _qualified.fullmatch(name):
         errors.append(
-            "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
-            "alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+            "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and "
+            "end with an "
+            "alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for "
+            "validation is "
             f"'{QUALIFIED}')"
         )
     return errors
@@ -108,7 +119,8 @@ def label_value_errors(text: str) -> list[str]:
     errors = [_too_long(63)] if len(text) > 63 else []
     if not _value.fullmatch(text):
         errors.append(
-            "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and "
+            "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or "
+            "'.', and "
             "must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', "
             f"regex used for validation is '{LABEL_VALUE}')"
         )
@@ -203,6 +215,7 @@ def _owner_errors(owners: Any) -> list[FieldError]:
         if owner.get("controller"):
             controllers.append(f"{owner.get('kind')}/{owner.get('name')}")
     if len(controllers) > 1:
-        detail = f'Only one reference can have Controller set to true. Found "true" in references for {" and ".join(controllers)}'
+        found = " and ".join(controllers)
+        detail = f'Only one reference can have Controller set to true. Found "true" in references for {found}'
         errors.append(FieldError("metadata.ownerReferences", "Invalid", owners, detail))
     return errors

@@ -29,7 +29,7 @@ KEY_DEFAULTS: Final[Mapping[str, str]] = {"protocol": "TCP"}
 class Schema:
     """A type: its kind of value, its fields or elements, and how two values of it merge.
 
-    type           object, array, string, integer, number, boolean, int-or-string, quantity, or "" for anything
+    type           object, array, string, integer, number, boolean, int-or-string, quantity; "" for anything
     properties     fields by name, for structs
     additional     type of the values of a map with free keys
     items          type of a list's elements

@@ -1,7 +1,7 @@
 """What the API server knows of types: the built-in kinds, their schemas, OpenAPI, validation, defaults.
 
-The front door to `builtins`, `schema`, `openapi`, `validation` and `defaults`; the only one of them that reads
-files (the committed extract of Kubernetes' schemas, on first use).
+The front door to `builtins`, `schema`, `openapi`, `validation` and `defaults`; the only one of them that
+reads files (the committed extract of Kubernetes' schemas, on first use).
 """
 
 from __future__ import annotations

@@ -564,7 +564,8 @@ TABLES: Final[Mapping[tuple[str, str], KindTable]] = {
     ("", "ServiceAccount"): _table("Name|Secrets|Age", _service_account, integers="Secrets"),
     ("", "Endpoints"): _table("Name|Endpoints|Age", _endpoints),
     ("", "PersistentVolume"): _table(
-        "Name|Capacity|Access Modes|Reclaim Policy|Status|Claim|StorageClass|VolumeAttributesClass|Reason|Age",
+        "Name|Capacity|Access Modes|Reclaim Policy|Status|Claim|StorageClass|VolumeAttributesClass|"
+        "Reason|Age",
         _volume,
         "VolumeMode",
     ),

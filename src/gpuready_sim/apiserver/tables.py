@@ -1,7 +1,7 @@
 """What `kubectl get` shows: columns and rows, as the API server computes them.
 
-Built-in kinds have their own columns (`table_rows`), custom kinds those of their CRD, anything else a name and
-an age. Cells always cover all columns, also those of -o wide (priority 1). Pure; `now` is handed in.
+Built-in kinds have their own columns (`table_rows`), custom kinds those of their CRD, anything else a name
+and an age. Cells always cover all columns, also those of -o wide (priority 1). Pure; `now` is handed in.
 
 Source: kubernetes, pkg/printers/internalversion/printers.go; apiextensions-apiserver
 pkg/registry/customresource/tableconvertor/tableconvertor.go.

@@ -35,7 +35,7 @@ def _merged_map(live: dict[str, Any], applied: dict[str, Any], schema: Schema) -
 
 
 def _merged_list(live: list[Any], applied: list[Any], schema: Schema) -> list[Any]:
-    """Elements in the order of the applied list, the live list's own where they stood among the shared ones."""
+    """Elements in the applied list's order, the live list's own where they stood among the shared ones."""
     element = schema.element()
     live_keys = [element_key(item, schema) for item in live]
     applied_keys = [element_key(item, schema) for item in applied]

@@ -1,7 +1,7 @@
 """Whether an object of a built-in kind is acceptable: first its shape, then what its kind demands.
 
-The shape is what a Go server finds while decoding (unknown fields, wrong types); the rest is validation proper
-and lives in `kind_rules`. Pure.
+The shape is what a Go server finds while decoding (unknown fields, wrong types); the rest is validation
+proper and lives in `kind_rules`. Pure.
 """
 
 from __future__ import annotations
@@ -132,8 +132,8 @@ def _misread(value: Any, schema: Schema) -> str:
 
 def _mismatch(value: Any, schema: Schema, path: str, holder: str) -> FieldError:
     where = re.sub(r"\[\d+\]", "", path)
-    text = f"json: cannot unmarshal {_json_kind(value)} into Go struct field {holder}.{where} of type {_go_type(schema)}"
-    return FieldError(path, "Decode", value, text)
+    text = f"json: cannot unmarshal {_json_kind(value)} into Go struct field {holder}.{where}"
+    return FieldError(path, "Decode", value, f"{text} of type {_go_type(schema)}")
 
 
 def _json_kind(value: Any) -> str:

@@ -106,7 +106,7 @@ class ContainerLoop:
         self.record.ready = self.record.started and "readinessProbe" not in self._spec
         if self.record.started:
             self.started.set()
-        self._say("Normal", "Started", f"Container started: {self.record.name}")
+        self._say("Normal", "Started", "Container started")
         self._touched()
         probes = asyncio.create_task(self._probe(container))
         probes.add_done_callback(_log_failure)
@@ -146,7 +146,7 @@ class ContainerLoop:
         if old is not None:
             await old.remove()
         self.record.container_id = made.id
-        self._say("Normal", "Created", f"Container created: {self.record.name}")
+        self._say("Normal", "Created", "Container created")
         await made.start()
         if self._stopped.is_set():
             made.kill()  # told to stop while it was being made

@@ -9,7 +9,8 @@ from aiohttp import web
 
 from gpuready_sim.runtime.container import Container
 
-FindContainer = Callable[[str, str, str, bool], Container | None]  # namespace, pod, container, previous
+# (namespace, pod, container, previous) -> the container, or why there is none
+FindContainer = Callable[[str, str, str, bool], Container | str]
 
 
 class KubeletServer:
@@ -47,10 +48,8 @@ class KubeletServer:
         info, query = request.match_info, request.query
         previous = _is_true(query, "previous")
         container = self._find_container(info["namespace"], info["pod"], info["container"], previous)
-        if container is None:
-            what = "previous terminated container" if previous else "container"
-            text = f'{what} "{info["container"]}" in pod "{info["pod"]}" not found'
-            return web.Response(status=400 if previous else 404, text=text)
+        if isinstance(container, str):
+            return web.Response(status=400, text=container)
         tail = query.get("tailLines")
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
         await response.prepare(request)

@@ -82,11 +82,9 @@ class Kubelet:
         await self._stop_process()
 
     async def power_on(self) -> None:
-        """The machine boots, with whatever its root says now."""
+        """The machine boots, with whatever its root says now; its pods start once they are seen again."""
         self._make_process()
         await self._start_process()
-        for worker in self._workers.values():
-            worker.power_on()
         self._watch_pods()
 
     async def stop(self) -> None:
@@ -106,12 +104,9 @@ class Kubelet:
     def find_container(
         self, namespace: str, pod: str, container: str, previous: bool = False
     ) -> Container | None:
-        """The container of that name, or the one before it."""
-        for worker in self._workers.values():
-            meta = worker.pod["metadata"]
-            if (meta["namespace"], meta["name"]) == (namespace, pod):
-                return worker.find_container(container, previous=previous)
-        return None
+        """The container of that name, or the one before it; None when there is none (yet)."""
+        worker = self._find_worker(namespace, pod)
+        return worker.find_container(container, previous=previous) if worker else None
 
     # --- the kubelet's process ---------------------------------------------------------------------------
     def _make_process(self) -> None:
@@ -126,7 +121,7 @@ class Kubelet:
         self._pod_resources = PodResourcesServer(
             self._kubelet_dir / "pod-resources", self._devices, self._active_pods
         )
-        self._server = KubeletServer(self.identity.address, self.identity.port, self.find_container)
+        self._server = KubeletServer(self.identity.address, self.identity.port, self._container_for_logs)
         self._node = NodeWriter(
             self.identity,
             self._runtime.node_root,
@@ -151,6 +146,28 @@ class Kubelet:
         await self._server.stop()
         await self._pod_resources.stop()
         await self._devices.stop()
+
+    def _container_for_logs(self, namespace: str, pod: str, name: str, previous: bool) -> Container | str:
+        """The container, or the kubelet's reason why it has no log."""
+        found = self.find_container(namespace, pod, name, previous)
+        if found is not None:
+            return found
+        worker = self._find_worker(namespace, pod)
+        if worker is None:
+            return f'pod "{pod}" not found'
+        if previous:
+            return f'previous terminated container "{name}" in pod "{pod}" not found'
+        reason = worker.waiting_reason(name)
+        if reason is None:
+            return f'container "{name}" in pod "{pod}" is not available'
+        return f'container "{name}" in pod "{pod}" is waiting to start: {reason}'
+
+    def _find_worker(self, namespace: str, pod: str) -> PodWorker | None:
+        for worker in self._workers.values():
+            meta = worker.pod["metadata"]
+            if (meta["namespace"], meta["name"]) == (namespace, pod):
+                return worker
+        return None
 
     # --- pods -------------------------------------------------------------------------------------------
     def _watch_pods(self) -> None:

@@ -97,6 +97,15 @@ def without_heartbeats(status: Object) -> Object:
     return {**status, "conditions": conditions}
 
 
+def is_told_by(stored: Object, status: Object) -> bool:
+    """Whether the stored status says what this one says; other writers' keys do not matter."""
+    given = {c["type"]: (c.get("status"), c.get("reason")) for c in stored.get("conditions") or []}
+    if any(given.get(c["type"]) != (c["status"], c["reason"]) for c in status["conditions"]):
+        return False
+    amounts = (status[key].items() <= (stored.get(key) or {}).items() for key in ("capacity", "allocatable"))
+    return all(amounts) and stored.get("nodeInfo") == status["nodeInfo"]
+
+
 def _conditions(now: str, since: str) -> list[Object]:
     calm = [
         ("MemoryPressure", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),

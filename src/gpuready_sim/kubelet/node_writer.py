@@ -16,6 +16,7 @@ from gpuready_sim.kubelet.events import EventRecorder
 from gpuready_sim.kubelet.identity import NodeIdentity, Timing
 from gpuready_sim.kubelet.node_status import (
     MachineFacts,
+    is_told_by,
     labels_of,
     new_node,
     node_status,
@@ -104,21 +105,29 @@ class NodeWriter:
         while True:
             self._changed.clear()
             status = self._compute()
-            due = time.monotonic() - self._written_at >= self._timing.report_interval_s
-            if due or without_heartbeats(status) != without_heartbeats(self._written):
-                try:
+            try:
+                if await self._is_due(status):
                     await self._patch_status(status)
-                except NotFound:
-                    log.info("node is gone; the kubelet registers it when it starts again")
-                except (ApiStatus, Unreachable) as exc:
-                    log.info("status not written: node=%s error=%s", self._identity.name, exc)
-                    await asyncio.sleep(RETRY_S)
-                    continue
+            except NotFound:
+                log.info("node is gone; the kubelet registers it when it starts again")
+            except (ApiStatus, Unreachable) as exc:
+                log.info("status not written: node=%s error=%s", self._identity.name, exc)
+                await asyncio.sleep(RETRY_S)
+                continue
             try:
                 async with asyncio.timeout(self._timing.status_interval_s):
                     await self._changed.wait()
             except TimeoutError:
                 pass
+
+    async def _is_due(self, status: dict[str, Any]) -> bool:
+        """Something changed here, or others (the node lifecycle controller) wrote over it, or it is time."""
+        if time.monotonic() - self._written_at >= self._timing.report_interval_s:
+            return True
+        if without_heartbeats(status) != without_heartbeats(self._written):
+            return True
+        node = await self._client.get(NODES, self._identity.name)
+        return not is_told_by(node.get("status") or {}, status)
 
     async def _patch_status(self, status: dict[str, Any]) -> None:
         await self._client.strategic_patch(

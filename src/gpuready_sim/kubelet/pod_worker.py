@@ -54,6 +54,7 @@ class PodWorker:
         self.pod = pod
         self.uid: str = pod["metadata"]["uid"]
         self.over = False  # nothing of it runs and nothing will
+        self._is_off = False  # its node is
         self._node = node
         self._start_time = (pod.get("status") or {}).get("startTime") or timestamp()
         self._conditions: Sequence[Mapping[str, Any]] = (pod.get("status") or {}).get("conditions") or []
@@ -75,18 +76,23 @@ class PodWorker:
     # --- what happens to it -----------------------------------------------------------------------------
     def start(self) -> None:
         """Begin its life, unless it is over already; its status is kept true from here on."""
+        self._begin()
+        self.update(self.pod)
+
+    def _begin(self) -> None:
         if self._phase_seen() in TERMINAL:
             self.over = True
         else:
             self._life = self._spawn(self._live())
         self._spawn(self._report())
-        self.update(self.pod)
 
     def update(self, pod: Pod) -> None:
         """A newer object: labels may have changed, or it is to be deleted."""
         if _downward(pod) != _downward(self.pod):
             self._refresh.set()
         self.pod = pod
+        if self._is_off:
+            self._power_on()
         self._touched.set()
         if pod["metadata"].get("deletionTimestamp") and self._ending is None:
             grace_s = pod["metadata"].get("deletionGracePeriodSeconds")
@@ -102,7 +108,8 @@ class PodWorker:
         await self._clean_up()
 
     async def power_off(self) -> None:
-        """All processes gone at once; nobody is told."""
+        """All processes gone at once; nobody is told. The next update starts it again."""
+        self._is_off = True
         for loop in self._loops.values():
             loop.kill()
         await self._cancel_tasks()
@@ -112,13 +119,19 @@ class PodWorker:
                     await loop.container.wait()
                 await loop.container.remove()
 
-    def power_on(self) -> None:
+    def _power_on(self) -> None:
         """The node has booted: what ran before starts again, after a new admission."""
+        self._is_off = False
         for record in self._records:
             if record.running or record.terminated:
                 _lost_by_reboot(record)
         self._loops, self._runs, self._ending, self._admitted = {}, [], None, False
-        self.start()
+        self._begin()
+
+    def waiting_reason(self, container: str) -> str | None:
+        """Why a container has not started; None when it has, or does not exist."""
+        record = next((r for r in self._records if r.name == container), None)
+        return record.waiting["reason"] if record and record.waiting else None
 
     def is_running(self, container: str) -> bool:
         loop = self._loops.get(container)

@@ -18,6 +18,7 @@ from gpuready_sim.runtime.roots import ContainerRoot
 SHELLS = {"sh", "bash"}
 STARTUP_PROBE = "startup-probe.sh"
 READY_FILE = "/run/nvidia/validations/.driver-ctr-ready"
+DAEMONS_STATUS = "/run/nvidia/validations/.driver-daemons-status"
 DRIVER_ROOT = "/run/nvidia/driver"
 FEATURES = ("GDRCOPY_ENABLED", "GDS_ENABLED", "GPU_DIRECT_RDMA_ENABLED")
 SMI_TIMEOUT_S = 60
@@ -62,6 +63,9 @@ def _simple_words(text: str) -> list[str]:
 async def _driver_startup_probe(run: Run, root: ContainerRoot) -> tuple[int, str]:
     if not root.inside("/sys/module/nvidia/refcnt").exists():
         return 1, "Error: Kernel module nvidia is not loaded"
+    daemons = root.inside(DAEMONS_STATUS)
+    if daemons.exists() and daemons.read_text() != "Ready":
+        return 1, "Error: the driver's daemons are not ready"
     code, output = await _nvidia_smi(run, root)
     if code:
         return code, output

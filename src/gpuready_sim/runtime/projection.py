@@ -31,6 +31,8 @@ def project(volume: Path, files: Mapping[str, File]) -> bool:
         return False
     fresh = volume / f"..{datetime.now(UTC):%Y_%m_%d_%H_%M_%S.%f}"
     for name, file in files.items():
+        if Path(name).is_absolute() or ".." in Path(name).parts:
+            raise OSError(f"{name!r} leaves the volume")
         path = fresh / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(file.data)

@@ -50,6 +50,8 @@ class ContainerRoot:
     def mount(self, mount: Mount) -> None:
         """Make the source visible at the container path; raises CreateError where links cannot do it."""
         place = self._place(mount.container_path)
+        if not place.parts:
+            raise CreateError(f'invalid mount path "{mount.container_path}": it is the whole root')
         outer = self._outer_of(place)
         if outer is not None and outer != place:
             self._mount_inside(mount, place, outer)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
 import shutil
 import time
 from collections.abc import Mapping
@@ -103,7 +104,7 @@ class PodVolumes:
 
     def _host_path(self, source: Object) -> Path:
         """The node's path, checked and made as its type says."""
-        path = self._node_root / str(source["path"]).lstrip("/")
+        path = self._node_root / os.path.normpath(f"/{source['path']}").lstrip("/")
         kind = source.get("type") or ""
         if kind == "DirectoryOrCreate":
             path.mkdir(parents=True, exist_ok=True)

@@ -110,13 +110,13 @@ class Node:
             return event["reason"] == reason and text in event["message"]
 
         uid = pod["metadata"]["uid"]
-        await _watch_until(self.client, EVENTS, f"involvedObject.uid={uid}", lambda _, e: told(e), "default")
+        await watch_until(self.client, EVENTS, f"involvedObject.uid={uid}", lambda _, e: told(e), "default")
 
     async def until_gone(self, pod: Object) -> None:
         meta = pod["metadata"]
         selector = f"metadata.name={meta['name']}"
         if await self.client.find(PODS, meta["name"], meta["namespace"]) is not None:
-            await _watch_until(self.client, PODS, selector, lambda kind, _: kind == "DELETED", "default")
+            await watch_until(self.client, PODS, selector, lambda kind, _: kind == "DELETED", "default")
 
 
 async def until(
@@ -128,12 +128,12 @@ async def until(
 ) -> Object:
     """The object once the condition holds, by watching it."""
     selector = f"metadata.name={name}"
-    return await _watch_until(
+    return await watch_until(
         client, resource, selector, lambda kind, obj: kind != "DELETED" and condition(obj), namespace
     )
 
 
-async def _watch_until(
+async def watch_until(
     client: SimClient,
     resource: Resource,
     selector: str,

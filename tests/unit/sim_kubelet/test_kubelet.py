@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from gpuready_sim.client import CONFIG_MAPS, EVENTS, LEASES, NODES, PODS, Object, SimClient
+from gpuready_sim.client import CONFIG_MAPS, EVENTS, LEASES, NODES, PODS, ApiStatus, Object, SimClient
 from gpuready_sim.hardware import machine
 
-from .conftest import FAST, Node, until
+from .conftest import FAST, Node, until, watch_until
 from .plugins import Plugin
 from .pods import container, pod
 
@@ -444,8 +444,73 @@ async def test_a_reboot_starts_pods_again_and_says_so(
     # As on real nodes: the device plugin is not back when the pod is admitted again.
     seen = await node.until_phase(with_gpu, "Failed")
     assert "no healthy devices present" in seen["status"]["message"]
-    events, _ = await client.list(EVENTS, "default", field_selector=f"involvedObject.name={node.name}")
-    assert any(e["reason"] == "Rebooted" and boot_id in e["message"] for e in events)
+    await watch_until(
+        client,
+        EVENTS,
+        f"involvedObject.name={node.name}",
+        lambda _, event: event["reason"] == "Rebooted" and boot_id in event["message"],
+        "default",
+    )
+
+
+async def test_a_pod_deleted_while_its_node_was_off_does_not_come_back(node: Node, client: SimClient) -> None:
+    made = await node.run(pod(containers=[sleeper()]))
+    await node.until_pod(made, is_ready)
+    await node.kubelet.power_off()
+    await client.delete(PODS, made["metadata"]["name"], "default", grace_s=0)
+    await node.kubelet.power_on()
+    after = await node.run(pod(containers=[sleeper()]))
+    await node.until_pod(after, is_ready)
+    assert node.kubelet.find_container("default", made["metadata"]["name"], "main") is None
+
+
+async def test_a_node_that_others_called_not_ready_says_that_it_is(node: Node, client: SimClient) -> None:
+    condition = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}
+    patch = {"status": {"conditions": [condition]}}
+    await client.strategic_patch(NODES, node.name, patch, subresource="status")
+    await node.until_node(
+        lambda n: {c["type"]: c["status"] for c in n["status"]["conditions"]}["Ready"] == "True"
+    )
+
+
+async def test_a_quiet_node_is_not_written_to(make_node: Callable[..., Any], client: SimClient) -> None:
+    node = await make_node(timing=replace(FAST, status_interval_s=0.02))
+    before = await client.get(NODES, node.name)
+    # Ten periods, told by the Lease that is renewed at the same pace.
+    async with asyncio.timeout(5):
+        renewals = 0
+        async for _ in client.watch(
+            LEASES, "0", "kube-node-lease", field_selector=f"metadata.name={node.name}"
+        ):
+            renewals += 1
+            if renewals == 2:
+                break
+    after = await client.get(NODES, node.name)
+    assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
+
+
+async def test_logs_of_a_container_that_waits_say_so(node: Node) -> None:
+    made = await node.run(pod(containers=[container(image="nginx:1", command=["nginx"])]))
+    await node.until_pod(made, lambda p: reason_of(p) == "CreateContainerError")
+    with pytest.raises(
+        ApiStatus, match=r'container "main" in pod .* is waiting to start: CreateContainerError'
+    ):
+        await logs(node, made)
+
+
+async def test_labels_of_a_running_pod_reach_its_downward_volume(node: Node, client: SimClient) -> None:
+    label = {"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}
+    volumes = [{"name": "info", "downwardAPI": {"items": [label]}}]
+    wanted = pod(containers=[sleeper(volumeMounts=[{"name": "info", "mountPath": "/info"}])], volumes=volumes)
+    made = await node.run(wanted)
+    await node.until_pod(made, is_ready)
+    name = made["metadata"]["name"]
+    await client.merge_patch(PODS, name, {"metadata": {"labels": {"app": "new"}}}, "default")
+    running = node.kubelet.find_container("default", name, "main")
+    assert running is not None
+    async with asyncio.timeout(5):
+        while running.root.path.joinpath("info/labels").read_text() != 'app="new"':
+            await asyncio.sleep(0.02)
 
 
 async def test_no_process_of_a_pod_survives_a_forced_deletion(node: Node, client: SimClient) -> None:

@@ -1,0 +1,1 @@
+"""Scripted stories on a simulated cluster; the demo is one."""

@@ -15,7 +15,12 @@ from gpuready.controller.policy.status import NodeView, Observed, ignored_status
 from gpuready.operands.contract import ClusterView, NodeFacts
 
 NOW = "2026-11-29T12:00:00Z"
-UBUNTU = {names.NFD_PCI_LABELS[0]: "true", names.OS_ID_LABEL: "ubuntu", names.OS_VERSION_LABEL: "22.04"}
+UBUNTU = {
+    names.NFD_PCI_LABELS[0]: "true",
+    names.OS_ID_LABEL: "ubuntu",
+    names.OS_VERSION_LABEL: "22.04",
+    names.DEPLOY_DRIVER: "true",
+}
 OFF = {"toolkit": {"enabled": False}, "dcgm": {"enabled": False}, "dcgmExporter": {"enabled": False}}
 
 
@@ -124,6 +129,23 @@ def test_each_operating_system_gets_its_own_driver_and_the_first_keeps_its_name(
         "nvidia-driver-daemonset": "driver:570.86.10-ubuntu22.04",
         "nvidia-driver-daemonset-debian12": "driver:570.86.10-debian12",
     }
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        pytest.param("true", True, id="takes a driver"),
+        pytest.param("paused-for-driver-upgrade", True, id="paused for a moment"),
+        pytest.param("pre-installed", False, id="has its own"),
+        pytest.param("false", False, id="opted out"),
+        pytest.param("", False, id="nobody has looked yet"),
+    ],
+)
+def test_only_nodes_that_take_a_driver_lead_to_a_driver_daemonset(value, expected):
+    active = read(raw())
+    node = NodeFacts("g1", {**UBUNTU, names.DEPLOY_DRIVER: value})
+    found = daemonsets(plan_of(active, active.policy, view(node)))
+    assert ("nvidia-driver-daemonset" in found) == expected
 
 
 def test_user_env_replaces_ours_by_name():

@@ -158,7 +158,8 @@ mv "$ready.tmp" "$ready"
 
 
 def _forget_ready_file() -> list[str]:
-    return ["/bin/sh", "-c", f"rm -f {names.GATES_DIR}/{names.DRIVER_CTR_READY}"]
+    files = (names.DRIVER_CTR_READY, names.DRIVER_DAEMONS_STATUS)
+    return ["/bin/sh", "-c", "rm -f " + " ".join(f"{names.GATES_DIR}/{file}" for file in files)]
 
 
 def _one_driver_per_node() -> KubeObject:

@@ -30,12 +30,20 @@ class Pool:
 
 
 def pools_of(view: ClusterView) -> list[Pool]:
-    """Pools in order of their OS tag; nodes whose OS nobody has reported yet are left out."""
+    """Pools in order of their OS tag; nodes whose OS nobody has reported yet are left out.
+
+    Nodes with a driver of their own need no pool. A node that is paused keeps its pool: the DaemonSet must
+    not go while its pod is only away for a moment.
+    """
     members: dict[str, list[NodeFacts]] = {}
     for node in view.gpu_nodes:
-        if tag := os_tag_of(node.labels):
+        if _takes_a_driver(node) and (tag := os_tag_of(node.labels)):
             members.setdefault(tag, []).append(node)
     return [_pool(tag, nodes) for tag, nodes in sorted(members.items())]
+
+
+def _takes_a_driver(node: NodeFacts) -> bool:
+    return node.labels.get(names.DEPLOY_DRIVER, "") not in ("", "false", names.DRIVER_PRE_INSTALLED)
 
 
 def os_tag_of(labels: Mapping[str, str]) -> str:

@@ -13,6 +13,8 @@ from typing import Any, Self
 from gpuready.chain.verdict import Link, State, Verdict
 
 _PAUSED = "paused"
+_WAITS = "WaitingFor"  # reasons of the plugin's own that may end by themselves
+_NOT_REGISTERED = "NotRegistered"
 _MOST_NAMED = 4  # devices that a message names before it counts the rest
 
 
@@ -93,7 +95,7 @@ def _health_of(row: Mapping[str, Any]) -> DeviceHealth:
         uuid=str(row["uuid"]),
         index=int(row.get("index", 0)),
         healthy=row.get("health") == "Healthy",
-        reason=str(row.get("reason") or ""),
+        reason=str(row.get("message") or row.get("reason") or ""),
         xid=int(xid.get("code") or 0),
         action=str(xid.get("action") or ""),
     )
@@ -168,7 +170,7 @@ def _without_config(facts: PluginFacts) -> Verdict | None:
     error = facts.desired.error
     if error is None:
         return _verdict(State.WAITING, "ConfigPending", "the operator has not resolved a configuration yet")
-    return _broken(error)
+    return _as_told(error, State.BROKEN)
 
 
 def _without_record(facts: PluginFacts) -> Verdict | None:
@@ -186,10 +188,13 @@ def _without_record(facts: PluginFacts) -> Verdict | None:
 
 
 def _with_a_problem(facts: PluginFacts) -> Verdict | None:
+    """The plugin is not registered and says why; that it is about to be is no reason."""
     record = _record(facts)
-    if record.problem is None or record.registered:
+    problem = record.problem
+    if problem is None or record.registered or problem.reason == _NOT_REGISTERED:
         return None
-    return _broken(record.problem)
+    state = State.WAITING if problem.reason.startswith(_WAITS) else State.BROKEN
+    return _as_told(problem, state)
 
 
 def _unregistered(facts: PluginFacts) -> Verdict | None:
@@ -197,15 +202,16 @@ def _unregistered(facts: PluginFacts) -> Verdict | None:
     if record.registered:
         return None
     if record.config_error:
-        return _broken(record.config_error)
+        return _as_told(record.config_error, State.BROKEN)
     if not facts.settled:
         return _verdict(
             State.WAITING, "Registering", "the device plugin is about to register with the kubelet"
         )
+    why = f": {record.problem.message}" if record.problem else ""
     return _verdict(
         State.BROKEN,
         "PluginNotRegistered",
-        "the device plugin runs but is not registered with the kubelet",
+        f"the device plugin runs but is not registered with the kubelet{why}",
         next_step="check that the kubelet runs and that /var/lib/kubelet/device-plugins/kubelet.sock exists",
     )
 
@@ -260,7 +266,10 @@ def _offered(facts: PluginFacts) -> Verdict:
             State.BROKEN, "NoDevices", said, next_step="read the device plugin's log on this node"
         )
     unhealthy = [device for device in record.devices if not device.healthy]
-    if len(unhealthy) == len(record.devices):
+    none_left = len(unhealthy) == len(record.devices)
+    if record.problem:
+        return _as_told(record.problem, State.BROKEN if none_left else State.DEGRADED)
+    if none_left:
         return _unhealthy(record, unhealthy, State.BROKEN, "NoHealthyDevices")
     if unhealthy:
         return _unhealthy(record, unhealthy, State.DEGRADED, "UnhealthyDevices")
@@ -313,9 +322,9 @@ def _told(resources: Sequence[Offered]) -> str:
     return ", ".join(f"{item.name}: {item.healthy} of {item.devices}" for item in resources)
 
 
-def _broken(problem: Problem) -> Verdict:
+def _as_told(problem: Problem, state: State) -> Verdict:
     return _verdict(
-        State.BROKEN,
+        state,
         problem.reason,
         problem.message,
         evidence=problem.evidence,

@@ -123,6 +123,40 @@ NOTHING: dict[str, int] = {}
             id="starting",
         ),
         pytest.param(
+            facts(record=record(registered=False, problem=Problem("WaitingForNvml", "waiting for NVML"))),
+            State.WAITING,
+            "WaitingForNvml",
+            [],
+            id="the plugin waits itself",
+        ),
+        pytest.param(
+            facts(record=record(registered=False, problem=Problem("NotRegistered", "connection refused"))),
+            State.BROKEN,
+            "PluginNotRegistered",
+            ["connection refused"],
+            id="the plugin says why it is not registered",
+        ),
+        pytest.param(
+            facts(record=record(problem=Problem("NvmlNotAnswering", "NVML has not answered"))),
+            State.DEGRADED,
+            "NvmlNotAnswering",
+            [],
+            id="registered, with health that may be out of date",
+        ),
+        pytest.param(
+            facts(
+                record=record(
+                    problem=Problem("CdiHostPathMissing", "no /usr/bin/nvidia-smi"),
+                    devices=devices(1, gpu0=1),
+                    resources=(Offered(GPU, 1, 0),),
+                )
+            ),
+            State.BROKEN,
+            "CdiHostPathMissing",
+            [],
+            id="registered, and a common reason keeps every device back",
+        ),
+        pytest.param(
             facts(record=record(registered=False)),
             State.BROKEN,
             "PluginNotRegistered",

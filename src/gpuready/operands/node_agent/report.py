@@ -94,8 +94,8 @@ def _record_row(row: Mapping[str, Any], gpu: Any) -> Row:
         "replicas": int(row.get("replicas") or 1),
         **_mig(gpu),
     }
-    if row.get("reason"):
-        found["reason"] = str(row["reason"])
+    if row.get("message") or row.get("reason"):
+        found["reason"] = str(row.get("message") or row["reason"])
     if row.get("lastXid"):
         xid = row["lastXid"]
         found["lastXid"] = {

@@ -242,7 +242,7 @@ class SimClient:
                         raise _error_of(event["object"].get("code", 500), event["object"])
                     yield event["type"], event["object"]
         except (aiohttp.ClientError, TimeoutError, OSError) as exc:
-            raise Unreachable(f"watch of {resource.plural} broke: {exc!r}") from exc
+            raise Unreachable(f"watch of {resource.plural} broke: {exc or type(exc).__name__}") from exc
 
     # --- writing ----------------------------------------------------------------------------------------
     async def create(
@@ -359,7 +359,7 @@ class SimClient:
                 body_bytes: bytes = await response.read()
                 return body_bytes
         except (aiohttp.ClientError, TimeoutError, OSError) as exc:
-            raise Unreachable(f"{method} {path}: {exc!r}") from exc
+            raise Unreachable(f"{method} {path}: {exc or type(exc).__name__}") from exc
 
     def _request(
         self,

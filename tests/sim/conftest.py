@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -12,26 +12,25 @@ from gpuready_sim.cluster.handle import Cluster
 
 StartCluster = Callable[..., Awaitable[Cluster]]
 
-ONE_CPU_NODE = "nodes: [{name: cpu-0}]"
-TWO_CPU_NODES = "nodes: [{name: cpu, count: 2}]"
-ONE_L4_NODE = "nodes: [{name: l4-0, gpus: {L4: 2}}]"
 
-
-@pytest.fixture(autouse=True)
-def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Clusters of this test live here and nowhere else."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    return tmp_path / "state" / "gpuready-sim"
+@pytest.fixture(autouse=True, scope="module")
+def state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Clusters of a test module live here and nowhere else."""
+    home = tmp_path_factory.mktemp("state")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(home))
+        yield home / "gpuready-sim"
 
 
 @pytest.fixture
 async def start_cluster() -> AsyncIterator[StartCluster]:
-    """start_cluster(spec, operator=False) starts one; spec is the text or the path of a cluster.yaml."""
+    """start_cluster(spec, operator=False) starts one; spec is the text or the path of a cluster.yaml.
+
+    Tests that can share one take a module-scoped fixture around Cluster.started instead.
+    """
     async with AsyncExitStack() as stack:
 
-        async def start(
-            spec: str | Path = ONE_CPU_NODE, *, name: str = "", operator: bool = False
-        ) -> Cluster:
+        async def start(spec: str | Path, *, name: str = "", operator: bool = False) -> Cluster:
             return await stack.enter_async_context(Cluster.started(spec, name=name, operator=operator))
 
         yield start

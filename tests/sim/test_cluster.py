@@ -9,17 +9,35 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from gpuready_sim.client import DAEMON_SETS, NODES, PODS
+from gpuready_sim.cluster.handle import Cluster
 from gpuready_sim.cluster.places import Place, running_pid
+from gpuready_sim.control import Refused
 
 ONE_CPU_NODE = "nodes: [{name: cpu-0}]"
-TWO_CPU_NODES = "nodes: [{name: cpu, count: 2}]"
 ONE_L4_NODE = "nodes: [{name: l4-0, gpus: {L4: 2}}]"
+FOUR_NODES = """
+nodes:
+- {name: cpu, count: 2, labels: {role: cpu}}
+- {name: l4-0, gpus: {L4: 2}, taints: [{key: nvidia.com/gpu, value: present}]}
+- {name: short-lived, labels: {role: guest}}
+"""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def cluster(state_home: Path) -> AsyncIterator[Cluster]:
+    async with Cluster.started(FOUR_NODES, operator=False) as running:
+        yield running
+
+
+on_the_shared_cluster = pytest.mark.asyncio(loop_scope="module")
 
 
 def sleeper(name: str = "sleeper", **resources: str) -> dict[str, Any]:
@@ -41,16 +59,17 @@ def sleeper(name: str = "sleeper", **resources: str) -> dict[str, Any]:
     }
 
 
-def daemons(word: str = "one") -> dict[str, Any]:
+def daemons(name: str = "daemons", role: str = "", word: str = "one") -> dict[str, Any]:
     pod = sleeper()["spec"]
+    pod["nodeSelector"] = {"role": role} if role else {}
     pod["containers"][0]["env"] = [{"name": "WORD", "value": word}]
     return {
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
-        "metadata": {"name": "daemons"},
+        "metadata": {"name": name},
         "spec": {
-            "selector": {"matchLabels": {"app": "daemons"}},
-            "template": {"metadata": {"labels": {"app": "daemons"}}, "spec": pod},
+            "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}}, "spec": pod},
         },
     }
 
@@ -73,6 +92,10 @@ def rolled_out(desired: int, generation: int):
         )
 
     return check
+
+
+def restarted_once(pod: dict[str, Any]) -> bool:
+    return pod["status"]["containerStatuses"][0]["restartCount"] == 1 and has_condition("Ready")(pod)
 
 
 def sim(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
@@ -102,29 +125,27 @@ async def until(check, *, timeout_s: float = 15, what: str = "") -> None:
         await asyncio.sleep(0.05)
 
 
-async def test_a_pod_without_gpu_runs_and_goes(start_cluster):
-    cluster = await start_cluster(ONE_CPU_NODE)
-
+@on_the_shared_cluster
+async def test_a_pod_without_gpu_runs_and_goes(cluster):
     await cluster.apply(sleeper())
     pod = await cluster.wait(PODS, "sleeper", "default", has_condition("Ready"))
 
-    assert pod["spec"]["nodeName"] == "cpu-0"
+    assert pod["spec"]["nodeName"] in ("cpu-0", "cpu-1", "short-lived")
     assert "Scheduled" in [e["reason"] for e in await cluster.events("sleeper")]
     await cluster.client.delete(PODS, "sleeper", "default")
     await cluster.wait_gone(PODS, "sleeper", "default")
 
 
-async def test_a_daemon_set_reaches_all_nodes_and_rolls_one_at_a_time(start_cluster):
-    cluster = await start_cluster(TWO_CPU_NODES)
-
-    await cluster.apply(daemons("one"))
+@on_the_shared_cluster
+async def test_a_daemon_set_reaches_its_nodes_and_rolls_one_at_a_time(cluster):
+    await cluster.apply(daemons("daemons", "cpu", "one"))
     await cluster.wait(DAEMON_SETS, "daemons", "default", rolled_out(2, 1))
-    before = {p["metadata"]["uid"] for p in (await cluster.client.list(PODS, "default"))[0]}
+    before = {p["metadata"]["uid"] for p in await cluster.pods("default", "app=daemons")}
 
-    await cluster.apply(daemons("two"))
+    await cluster.apply(daemons("daemons", "cpu", "two"))
     await cluster.wait(DAEMON_SETS, "daemons", "default", rolled_out(2, 2))
 
-    pods = (await cluster.client.list(PODS, "default"))[0]
+    pods = await cluster.pods("default", "app=daemons")
     assert {p["spec"]["nodeName"] for p in pods} == {"cpu-0", "cpu-1"}
     assert before.isdisjoint(p["metadata"]["uid"] for p in pods)
 
@@ -132,70 +153,91 @@ async def test_a_daemon_set_reaches_all_nodes_and_rolls_one_at_a_time(start_clus
     await cluster.wait_pods("default", "app=daemons", lambda left: not left)
 
 
-async def test_a_pod_that_fits_nowhere_says_so_in_the_schedulers_words(start_cluster):
-    cluster = await start_cluster(ONE_CPU_NODE)
-
+@on_the_shared_cluster
+async def test_a_pod_that_fits_nowhere_says_so_in_the_schedulers_words(cluster):
     await cluster.apply(sleeper("greedy", **{"nvidia.com/gpu": "1"}))
     pod = await cluster.wait(PODS, "greedy", "default", has_condition("PodScheduled", "False"))
 
     condition = next(c for c in pod["status"]["conditions"] if c["type"] == "PodScheduled")
     assert condition["reason"] == "Unschedulable"
     assert condition["message"] == (
-        "0/1 nodes are available: 1 Insufficient nvidia.com/gpu. preemption: 0/1 nodes are available: "
-        "1 Preemption is not helpful for scheduling."
+        "0/4 nodes are available: 1 node(s) had untolerated taint {nvidia.com/gpu: present}, "
+        "3 Insufficient nvidia.com/gpu. preemption: 0/4 nodes are available: "
+        "4 Preemption is not helpful for scheduling."
     )
+    await cluster.client.delete(PODS, "greedy", "default")
+    await cluster.wait_gone(PODS, "greedy", "default")
 
 
-async def test_a_rebooted_node_has_a_new_boot_id_an_empty_run_and_its_driver_again(start_cluster):
-    cluster = await start_cluster(ONE_L4_NODE)
+@on_the_shared_cluster
+async def test_a_rebooted_node_has_a_new_boot_id_an_empty_run_and_its_driver_again(cluster):
     root = cluster.node_root("l4-0")
     (root / "run/mark").write_text("gone after a reboot")
     (root / "var/lib/mark").write_text("kept")
     before = (await cluster.node("l4-0"))["status"]["nodeInfo"]["bootID"]
-    await cluster.apply(sleeper())
-    await cluster.wait(PODS, "sleeper", "default", has_condition("Ready"))
+    pod = sleeper("stays")
+    pod["spec"]["nodeName"] = "l4-0"
+    await cluster.apply(pod)
+    await cluster.wait(PODS, "stays", "default", has_condition("Ready"))
 
     boot_id = await cluster.reboot("l4-0")
-    await cluster.wait(NODES, "l4-0", None, lambda n: n["status"]["nodeInfo"]["bootID"] == boot_id)
-    await cluster.wait(
-        PODS,
-        "sleeper",
-        "default",
-        lambda p: p["status"]["containerStatuses"][0]["restartCount"] == 1 and has_condition("Ready")(p),
-    )
 
+    await cluster.wait(NODES, "l4-0", None, lambda n: n["status"]["nodeInfo"]["bootID"] == boot_id)
+    await cluster.wait(PODS, "stays", "default", restarted_once)
     assert boot_id != before
     assert not (root / "run/mark").exists()
     assert (root / "var/lib/mark").exists()
     listing = await cluster.exec("l4-0", "nvidia-smi", "-L")
     assert listing.stdout.count("NVIDIA L4") == 2
+    await cluster.client.delete(PODS, "stays", "default")
 
 
-async def test_a_driver_update_under_a_loaded_module_is_a_mismatch_until_the_reload(start_cluster):
-    cluster = await start_cluster(ONE_L4_NODE)
+@on_the_shared_cluster
+async def test_a_driver_reload_ends_a_mismatch_and_is_refused_while_a_pod_holds_nvml(cluster):
+    pod = sleeper("train")
+    pod["spec"]["nodeName"] = "l4-0"
+    pod["spec"]["containers"][0] |= {"command": ["gpu-hold"], "securityContext": {"privileged": True}}
+    driver = {"name": "lib", "hostPath": {"path": "/usr/lib/x86_64-linux-gnu"}}
+    pod["spec"]["volumes"] = [driver]
+    pod["spec"]["containers"][0]["volumeMounts"] = [{"name": "lib", "mountPath": "/usr/lib/x86_64-linux-gnu"}]
+    await cluster.apply(pod)
+    await cluster.wait(PODS, "train", "default", has_condition("Ready"))
 
-    answer = await cluster.fault("driver-update", node="l4-0", version="570.133.20")
+    updated = await cluster.fault("driver-update", node="l4-0", version="570.133.20")
     broken = await cluster.exec("l4-0", "nvidia-smi")
+    with pytest.raises(Refused) as refused:
+        await cluster.fault("driver-reload", node="l4-0", wait_s=0.2)
+    await cluster.client.delete(PODS, "train", "default")
     reloaded = await cluster.fault("driver-reload", node="l4-0")
     well = await cluster.exec("l4-0", "nvidia-smi", "-L")
 
-    assert (answer["installed"], answer["loaded"]) == ("570.133.20", "570.86.10")
+    assert (updated["installed"], updated["loaded"]) == ("570.133.20", "570.86.10")
     assert "Driver/library version mismatch" in broken.stdout + broken.stderr
+    assert "gpu-hold, pod default/train" in refused.value.why
     assert (reloaded["installed"], reloaded["loaded"]) == ("570.133.20", "570.133.20")
     assert well.returncode == 0
 
 
-async def test_a_silent_node_becomes_not_ready_and_a_deleted_one_loses_its_pods(start_cluster):
-    cluster = await start_cluster("nodes: [{name: cpu, count: 2}]\nnodeGraceSeconds: 3")
-    await cluster.apply(daemons())
-    await cluster.wait(DAEMON_SETS, "daemons", "default", rolled_out(2, 1))
+@on_the_shared_cluster
+async def test_a_deleted_node_loses_its_pods_and_gets_them_back_when_its_kubelet_registers_again(cluster):
+    await cluster.apply(daemons("guests", "guest"))
+    await cluster.wait(DAEMON_SETS, "guests", "default", rolled_out(1, 1))
 
-    await cluster.client.delete(NODES, "cpu-1")
+    await cluster.client.delete(NODES, "short-lived")
+    await cluster.wait_pods("default", "app=guests", lambda left: not left)
+    await cluster.fault("kubelet-restart", node="short-lived")
 
-    await cluster.wait(
-        DAEMON_SETS, "daemons", "default", lambda d: d["status"]["desiredNumberScheduled"] >= 1
-    )
-    await cluster.wait(NODES, "cpu-0", None, has_condition("Ready"))
+    await cluster.wait(NODES, "short-lived", None, has_condition("Ready"))
+    await cluster.wait(DAEMON_SETS, "guests", "default", rolled_out(1, 1))
+    await cluster.client.delete(DAEMON_SETS, "guests", "default")
+
+
+@on_the_shared_cluster
+async def test_an_api_server_that_was_away_finds_all_nodes_ready(cluster):
+    await cluster.fault("api-stop", seconds=1)
+
+    nodes, _ = await cluster.client.list(NODES)
+    assert {"cpu-0", "cpu-1", "l4-0"} <= {n["metadata"]["name"] for n in nodes if has_condition("Ready")(n)}
 
 
 async def test_kill_9_of_the_supervisor_leaves_no_process_and_the_next_up_starts_clean(start_cluster):

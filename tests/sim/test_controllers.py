@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from gpuready_sim.client import CONFIG_MAPS, LEASES, NODES, PODS, Resource, SimClient
 from gpuready_sim.cluster.control_plane import ApiServer
@@ -16,11 +16,13 @@ from gpuready_sim.cluster.places import Place
 from gpuready_sim.controllers.events import now_text
 from gpuready_sim.controllers.run import Settings, run_controllers
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-@pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
     """API server and controllers; no kubelet, nodes may be silent for one second."""
-    place = Place(tmp_path / "objects-only")
+    place = Place(tmp_path_factory.mktemp("clusters") / "objects-only")
     place.clean()
     server = ApiServer(place)
     await server.start()
@@ -86,6 +88,7 @@ async def test_orphans_stay_without_their_owner(cluster):
     await cluster.wait_gone(CONFIG_MAPS, "owner", "default", timeout_s=10)
     child = await cluster.client.get(CONFIG_MAPS, "child", "default")
     assert not child["metadata"].get("ownerReferences")
+    await delete(cluster, CONFIG_MAPS, "child")
 
 
 async def test_an_object_with_two_owners_lives_until_both_are_gone(cluster):
@@ -137,6 +140,8 @@ async def test_a_silent_node_turns_unknown_and_its_pods_unready_and_a_renewed_le
     assert (ready["status"], ready["reason"]) == ("Unknown", "NodeStatusUnknown")
     assert ready["message"] == "Kubelet stopped posting node status."
     assert not (await cluster.node("alive"))["spec"].get("taints")
+    for name in ("silent", "alive"):
+        await cluster.client.delete(NODES, name)
 
 
 async def test_pods_of_a_deleted_node_are_collected(cluster):
@@ -184,5 +189,5 @@ async def test_a_failed_daemon_pod_is_replaced_and_told_of(cluster):
         lambda pods: [p["metadata"]["name"] for p in pods] not in ([], [name]),
         timeout_s=10,
     )
-    assert second["metadata"]["name"] != name
+    assert second["spec"]["nodeName"] == "n1"
     assert "FailedDaemonPod" in [event["reason"] for event in await cluster.events("d")]

@@ -118,20 +118,20 @@ class Commands:
         return self._machine(args["node"]).update_driver(args["version"])
 
     async def _driver_reload(self, args: Args) -> object:
-        machine = self._machine(args["node"])
+        machine, wait_s = self._machine(args["node"]), float(args.get("wait_s", RELOAD_WAIT_S))
         try:
-            return await machine.reload_driver()
+            return await machine.reload_driver(wait_s=wait_s)
         except DriverInUseError as exc:
-            raise await self._in_use(machine, exc) from exc
+            raise await self._in_use(machine, exc, wait_s) from exc
 
-    async def _in_use(self, machine: Machine, error: DriverInUseError) -> CommandError:
+    async def _in_use(self, machine: Machine, error: DriverInUseError, wait_s: float) -> CommandError:
         async with SimClient(self._cluster.api_server.access) as client:
             selector = f"spec.nodeName={machine.name}"
             pods = (await client.list(PODS, field_selector=selector))[0]
         who = holders.describe((Holder(*pair) for pair in error.holders), pods)
         return CommandError(
             f"the driver of {machine.name} cannot be unloaded",
-            why=f"after {RELOAD_WAIT_S:g} s these still hold NVML: {who}",
+            why=f"after {wait_s:g} s these still hold NVML: {who}",
             next_step="end them (delete the pod, or drain the node), then try again",
         )
 

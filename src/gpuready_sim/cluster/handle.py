@@ -29,9 +29,7 @@ from gpuready_sim.client import (
     EVENTS,
     NODES,
     PODS,
-    ApiStatus,
     Gone,
-    NotFound,
     Object,
     Resource,
     SimClient,
@@ -135,6 +133,9 @@ class Cluster:
     async def capacity(self, node: str, resource: str = "nvidia.com/gpu") -> int:
         status = (await self.node(node)).get("status") or {}
         return int(status.get("capacity", {}).get(resource, 0))
+
+    async def pods(self, namespace: str, label_selector: str = "") -> list[Object]:
+        return (await self.client.list(PODS, namespace, label_selector=label_selector))[0]
 
     async def logs(self, pod: str, namespace: str = "default", container: str = "") -> str:
         path = PODS.path(namespace, pod, "log")
@@ -241,7 +242,7 @@ class Cluster:
     # --- the world outside Kubernetes -------------------------------------------------------------------
     async def fault(self, kind: str, *, timeout_s: float = 60, **args: object) -> Mapping[str, Any]:
         """As `gpuready-sim fault KIND`: xid(target, code) lost(target) reset(target) inforom(target)
-        hang(node, seconds) driver-update(node, version) driver-reload(node) kubelet-restart(node)
+        hang(node, seconds) driver-update(node, version) driver-reload(node, wait_s=10) kubelet-restart(node)
         api-stop(seconds)."""
         return await self._ask(f"fault {kind}", timeout_s, args)
 
@@ -326,6 +327,3 @@ def _documents(source: Object | str | Path) -> list[Object]:
 
 def _without_managed_fields(obj: Object) -> Object:
     return {**obj, "metadata": {k: v for k, v in obj["metadata"].items() if k != "managedFields"}}
-
-
-__all__ = ["ApiStatus", "Cluster", "NotFound", "NotInTime"]

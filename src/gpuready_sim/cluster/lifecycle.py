@@ -36,23 +36,28 @@ def run_here(
     """Run the cluster in this process until SIGINT or SIGTERM."""
 
     async def main() -> None:
-        stop = asyncio.Event()
+        stop, ready = asyncio.Event(), asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
+
+        def now_ready(cluster: Supervisor) -> None:
+            ready.set()
+            on_ready(cluster)
+
         running = asyncio.create_task(
             supervise(
                 place,
                 spec,
                 with_operator=with_operator,
                 on_clean=lambda: _log_to(place.logs / "supervisor.log"),
-                on_ready=on_ready,
+                on_ready=now_ready,
                 stop=stop,
             )
         )
         stopping = asyncio.create_task(stop.wait())
         await asyncio.wait([running, stopping], return_when=asyncio.FIRST_COMPLETED)
-        if not running.done() and not await _ends_by_itself(running):
-            running.cancel()  # still starting: it has not come to look at `stop`
+        if stop.is_set() and not ready.is_set():
+            running.cancel()  # it still starts, and looks at `stop` only when it is up
         stopping.cancel()
         try:
             await running
@@ -60,11 +65,6 @@ def run_here(
             pass
 
     asyncio.run(main())
-
-
-async def _ends_by_itself(running: asyncio.Task[None]) -> bool:
-    done, _ = await asyncio.wait([running], timeout=STOP_S)
-    return bool(done)
 
 
 def _log_to(path: Path) -> None:

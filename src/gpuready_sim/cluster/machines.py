@@ -131,15 +131,15 @@ class Machine:
         hardware.update_driver(self.root, version)
         return self.driver()
 
-    async def reload_driver(self) -> dict[str, str | None]:
+    async def reload_driver(self, *, wait_s: float = RELOAD_WAIT_S) -> dict[str, str | None]:
         """Unload the module and load that of the installed version.
 
-        raises  DriverInUseError when somebody still holds NVML after RELOAD_WAIT_S
+        raises  DriverInUseError when somebody still holds NVML after `wait_s`
         """
         root = self.driver_root()
         if root is None:
             raise MachineError(f"node {self.name} has no driver", why="none is installed on it")
-        deadline = time.monotonic() + RELOAD_WAIT_S
+        deadline = time.monotonic() + wait_s
         while True:
             try:
                 hardware.unload_driver(self.directory)

@@ -16,6 +16,8 @@ from gpuready_sim import control, request_log
 from gpuready_sim.client import NODES, PODS, ApiStatus, SimClient, Unreachable
 from gpuready_sim.cluster.places import Place
 
+WIDE = 500
+
 
 def print_status(name: str, *, as_json: bool) -> int:
     """Exit code: 0 when all is well, 1 when something is not."""
@@ -59,7 +61,9 @@ def _is_well(node: Mapping[str, Any]) -> bool:
 
 
 def _print_tables(state: Mapping[str, Any]) -> None:
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = WIDE  # a file or a pipe has no right edge: nothing is cut or folded
     table = _table("NODE", "READY", "GPUS", "DRIVER", "KUBELET", "PODS", "FAULTS")
     for node in state["nodes"]:
         models = Counter(gpu["model"] for gpu in node["gpus"])
@@ -78,7 +82,8 @@ def _print_tables(state: Mapping[str, Any]) -> None:
     for process in state["processes"]:
         processes.add_row(process["name"], str(process["pid"] or "not running"))
     console.print(processes)
-    console.print(f"\nkubeconfig: {state['kubeconfig']}\nAPI server: {state['server']} ({state['api']})")
+    print(f"\nkubeconfig: {state['kubeconfig']}")  # noqa: T201
+    print(f"API server: {state['server']} ({state['api']})")  # noqa: T201
 
 
 def _driver_text(driver: Mapping[str, str | None]) -> str:
@@ -102,7 +107,7 @@ def _faults(gpus: Iterable[Mapping[str, Any]]) -> Iterable[str]:
 def _table(*columns: str) -> Table:
     table = Table(*columns, box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
     for column in table.columns:
-        column.no_wrap = True
+        column.overflow = "fold"
     return table
 
 

@@ -139,13 +139,14 @@ def apply(
     me = ManagerId(manager, APPLY, subresource, "")
     try:
         if live is not None and not owners:
-            owners = _first_owner(before, schema, api_version)
+            owners = _first_owner(before, schema, api_version, now)
         claimed = fieldsets.difference(fieldsets.field_set(wanted, schema), NEVER_OWNED)
         after = merged(before, wanted, schema) if before else wanted
         after = _without_former_fields(after, owners, owners.get(me), claimed, schema)
         change = fieldsets.compare(before, after, schema)
     except SchemaMismatch as exc:
         raise ApplyInvalid(str(exc)) from exc
+    after = _without_emptied(after, schema)
     others = {key: owner for key, owner in owners.items() if key != me}
     conflicts = _conflicts(others, change)
     if conflicts and not force:
@@ -264,12 +265,11 @@ def _without_nulls(value: Any) -> Any:
     return [_without_nulls(child) for child in value] if isinstance(value, list) else value
 
 
-def _first_owner(live: Object, schema: Schema, api_version: str) -> Owners:
+def _first_owner(live: Object, schema: Schema, api_version: str, now: str) -> Owners:
     """An object that nobody tracked belongs to "before-first-apply" until it is applied."""
-    held = fieldsets.difference(fieldsets.field_set(live, schema), NEVER_OWNED)
-    created = str((live.get("metadata") or {}).get("creationTimestamp") or "")
+    held = fieldsets.difference(fieldsets.compare(_zero(schema), live, schema).added, NEVER_OWNED)
     return (
-        {ManagerId(BEFORE_FIRST_APPLY, UPDATE, "", api_version): Owner(held, api_version, created)}
+        {ManagerId(BEFORE_FIRST_APPLY, UPDATE, "", api_version): Owner(held, api_version, now)}
         if held
         else {}
     )
@@ -296,6 +296,21 @@ def _without_former_fields(
     pruned = fieldsets.without(after, fieldsets.difference(everything, kept), schema)
     gone = fieldsets.intersection(fieldsets.difference(everything, left(pruned)), last)
     return fieldsets.without(after, gone, schema)
+
+
+def _without_emptied(value: Any, schema: Schema) -> Any:
+    """Nulls that pruning left behind, gone where null is not a value of the type."""
+    if isinstance(value, dict):
+        out = {}
+        for name, child in value.items():
+            kind = schema.child(name)
+            if child is not None or kind.nullable or not kind.type:
+                out[name] = _without_emptied(child, kind) if isinstance(child, (dict, list)) else child
+        return out
+    if isinstance(value, list) and schema.items is not None:
+        element = schema.items
+        return [_without_emptied(item, element) for item in value]
+    return value
 
 
 def _conflicts(others: Owners, change: fieldsets.Difference) -> list[Conflict]:

@@ -317,7 +317,7 @@ def _named(key: str, node: FieldSet, schema: Schema) -> FieldSet:
 
 
 def without(value: dict[str, Any], fields: FieldSet, schema: Schema) -> dict[str, Any]:
-    """The object with every member of `fields` taken out; containers that become empty go too."""
+    """The object with every member of `fields` taken out; a container that becomes empty becomes null."""
     return _without(value, fields, schema) or {} if fields else value
 
 
@@ -336,9 +336,7 @@ def _without_keys(value: dict[str, Any], fields: FieldSet, schema: Schema) -> di
         if node is None:
             out[name] = child
         elif not _is_member(node):
-            rest = _without(child, node, schema.child(name))
-            if rest is not None:
-                out[name] = rest
+            out[name] = _without(child, node, schema.child(name))
     return out or None
 
 
@@ -349,7 +347,5 @@ def _without_elements(value: list[Any], fields: FieldSet, schema: Schema) -> lis
         if node is None:
             out.append(item)
         elif not _is_member(node):
-            rest = _without(item, node, schema.element())
-            if rest is not None:
-                out.append(rest)
+            out.append(_without(item, node, schema.element()))
     return out or None

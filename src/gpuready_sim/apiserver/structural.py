@@ -60,7 +60,7 @@ class CustomSchema:
         return found
 
     def default(self, obj: Object) -> Object:
-        """The object with the schema's defaults filled in, also below defaults."""
+        """The object with the schema's defaults filled in, and without nulls where null is not allowed."""
         rest = {key: value for key, value in obj.items() if key not in KEPT}
         return obj | {key: value for key, value in _defaulted(rest, self._own).items() if key not in KEPT}
 
@@ -113,19 +113,28 @@ def _defaulted(value: Any, schema: Schema) -> Any:
     if isinstance(value, dict):
         out = dict(value)
         for name, field in schema.properties.items():
-            absent = name not in out or (out[name] is None and not field.nullable)
-            if absent and "default" in field.node:
+            if name in out and out[name] is None and not field.nullable and field.type:
+                del out[name]
+            if name not in out and "default" in field.node:
                 out[name] = copy.deepcopy(field.node["default"])
             if name in out:
                 out[name] = _defaulted(out[name], field)
         if schema.additional is not None:
-            for name in out.keys() - schema.properties.keys():
-                out[name] = _defaulted(_unless_null(out[name], schema.additional), schema.additional)
+            _default_values(out, out.keys() - schema.properties.keys(), schema.additional)
         return out
     if isinstance(value, list) and schema.items is not None:
         element = schema.items
         return [_defaulted(_unless_null(item, element), element) for item in value]
     return value
+
+
+def _default_values(out: Object, names: set[str], schema: Schema) -> None:
+    for name in names:
+        value = _unless_null(out[name], schema)
+        if value is None and not schema.nullable and schema.type:
+            del out[name]
+        else:
+            out[name] = _defaulted(value, schema)
 
 
 def _unless_null(value: Any, schema: Schema) -> Any:

@@ -19,7 +19,8 @@ from gpuready.gpu.inventory import Inventory
 from gpuready.kube.trimmed import Node
 from gpuready.node.links.device_plugin import gpu_quantities, record_of
 from gpuready.node.links.discovery import Machine
-from gpuready.operands.node_agent.discovery import LabelSource, pci_labels_on
+from gpuready.operands.node_agent.discovery import pci_labels_on
+from gpuready.operands.node_agent.settings import LabelSource
 from gpuready.operands.node_agent.wishes import Wishes, for_judgement
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from enum import StrEnum
 
 from gpuready import names
 from gpuready.node.links.discovery import Machine
+from gpuready.operands.node_agent.settings import LabelSource
 
 PCI_LABEL = names.NFD_PCI_LABELS[0]
 _KERNEL = "kernel-version"
@@ -21,14 +21,6 @@ _OS = "system-os_release"
 _VERSION = re.compile(r"^(\d+)\.(\d+)(?:\.(\d+))?")
 _NOT_ALLOWED = re.compile(r"[^-A-Za-z0-9_.]")
 _LONGEST_VALUE = 63
-
-
-class LabelSource(StrEnum):
-    """Who writes the PCI, kernel and OS labels; AUTO = NFD where it already does, else the agent."""
-
-    AUTO = "auto"
-    AGENT = "agent"
-    NFD = "nfd"
 
 
 def source_of(setting: LabelSource, annotations: Mapping[str, str]) -> LabelSource:

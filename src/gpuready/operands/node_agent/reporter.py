@@ -20,9 +20,9 @@ from gpuready.kube.trimmed import Node
 from gpuready.log import Logger
 from gpuready.operands.node_agent import discovery, feature_labels, labels, report
 from gpuready.operands.node_agent.decision import Judgement, View
-from gpuready.operands.node_agent.discovery import LabelSource
 from gpuready.operands.node_agent.holders import Holding
 from gpuready.operands.node_agent.report import Draft, Told
+from gpuready.operands.node_agent.settings import LabelSource
 
 STATUS_INTERVAL_S = 1.0
 _ECHO_S = 5.0  # how long a cache may take to show what we wrote

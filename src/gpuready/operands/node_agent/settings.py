@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Self
 
 from gpuready import names
 from gpuready.errors import UsageError
-from gpuready.operands.node_agent.discovery import LabelSource
 
 LABEL_SOURCE_ENV = "GPUREADY_LABEL_SOURCE"
 INSTALL_DIR_ENV = "DRIVER_INSTALL_DIR"
@@ -17,6 +17,14 @@ NVML_DEADLINE_ENV = "GPUREADY_NVML_DEADLINE_S"
 SETTLE_ENV = "GPUREADY_SETTLE_S"
 NODE_NAME_ENV = "NODE_NAME"
 POD_IP_ENV = "POD_IP"
+
+
+class LabelSource(StrEnum):
+    """Who writes the PCI, kernel and OS labels; AUTO = NFD where it already does, else the agent."""
+
+    AUTO = "auto"
+    AGENT = "agent"
+    NFD = "nfd"
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import pytest
 from gpuready import names
 from gpuready.node.links.discovery import Machine, PciGpu
 from gpuready.operands.node_agent import discovery
-from gpuready.operands.node_agent.discovery import LabelSource
+from gpuready.operands.node_agent.settings import LabelSource
 
 UBUNTU = {"ID": "ubuntu", "VERSION_ID": "22.04"}
 A100 = PciGpu("0000:1a:00.0")

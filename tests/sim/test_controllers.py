@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from gpuready_sim.client import CONFIG_MAPS, LEASES, NODES, PODS, Resource, SimClient
+from gpuready_sim.client import (
+    CONFIG_MAPS,
+    CONTROLLER_REVISIONS,
+    DAEMON_SETS,
+    LEASES,
+    NODES,
+    PODS,
+    Resource,
+    SimClient,
+)
 from gpuready_sim.cluster.control_plane import ApiServer
 from gpuready_sim.cluster.handle import Cluster
 from gpuready_sim.cluster.places import Place
@@ -38,7 +47,7 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clu
 
 
 async def add_node(cluster: Cluster, name: str) -> None:
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"only": name}}}
     ready = {"type": "Ready", "status": "True", "lastTransitionTime": now_text()}
     amounts = {"cpu": "8", "memory": "32Gi", "pods": "110"}
     status = {"capacity": amounts, "allocatable": amounts, "conditions": [ready]}
@@ -61,6 +70,28 @@ async def add_config_map(cluster: Cluster, name: str, *owners: dict[str, Any]) -
         ]
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}
     return await cluster.client.create(CONFIG_MAPS, body)
+
+
+def daemons(name: str, node_name: str) -> dict[str, Any]:
+    """A DaemonSet for one node, whatever its state."""
+    pod = {
+        "nodeSelector": {"only": node_name},
+        "tolerations": [{"operator": "Exists"}],
+        "containers": [{"name": "c", "image": "i"}],
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": name},
+        "spec": {
+            "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}}, "spec": pod},
+        },
+    }
+
+
+def owners_of(obj: dict[str, Any]) -> list[str]:
+    return [owner["uid"] for owner in obj["metadata"].get("ownerReferences") or []]
 
 
 async def delete(cluster: Cluster, resource: Resource, name: str, **how: str) -> None:
@@ -159,24 +190,26 @@ async def test_pods_of_a_deleted_node_are_collected(cluster):
     await cluster.wait_gone(PODS, "left", "default", timeout_s=10)
 
 
+async def test_pods_left_by_a_deletion_that_orphans_are_adopted_unchanged(cluster):
+    await add_node(cluster, "n0")
+    await cluster.apply(daemons("left", "n0"))
+    (before,) = await cluster.wait_pods("default", "app=left", lambda pods: len(pods) == 1, timeout_s=10)
+
+    await delete(cluster, DAEMON_SETS, "left", propagation="Orphan")
+    await cluster.wait_gone(DAEMON_SETS, "left", "default", timeout_s=10)
+    (again,) = await cluster.apply(daemons("left", "n0"))
+
+    name, uid = before["metadata"]["name"], again["metadata"]["uid"]
+    await cluster.wait(PODS, name, "default", lambda p: uid in owners_of(p), timeout_s=10)
+    revision = f"left-{before['metadata']['labels']['controller-revision-hash']}"
+    await cluster.wait(CONTROLLER_REVISIONS, revision, "default", lambda r: uid in owners_of(r), timeout_s=10)
+    assert len(await cluster.pods("default", "app=left")) == 1
+    await cluster.client.delete(NODES, "n0")
+
+
 async def test_a_failed_daemon_pod_is_replaced_and_told_of(cluster):
     await add_node(cluster, "n1")
-    daemons = {
-        "apiVersion": "apps/v1",
-        "kind": "DaemonSet",
-        "metadata": {"name": "d"},
-        "spec": {
-            "selector": {"matchLabels": {"app": "d"}},
-            "template": {
-                "metadata": {"labels": {"app": "d"}},
-                "spec": {
-                    "tolerations": [{"operator": "Exists"}],
-                    "containers": [{"name": "c", "image": "i"}],
-                },
-            },
-        },
-    }
-    await cluster.apply(daemons)
+    await cluster.apply(daemons("d", "n1"))
     (first,) = await cluster.wait_pods("default", "app=d", lambda pods: len(pods) == 1, timeout_s=10)
 
     name = first["metadata"]["name"]

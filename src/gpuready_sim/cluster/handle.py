@@ -37,7 +37,7 @@ from gpuready_sim.client import (
 )
 from gpuready_sim.cluster.lifecycle import host_command, take_down
 from gpuready_sim.cluster.places import Place
-from gpuready_sim.cluster.processes import LAUNCH, ProcessError
+from gpuready_sim.cluster.processes import LAUNCH, ProcessError, ensure_native
 from gpuready_sim.cluster.spec import DEFAULT_CLUSTER
 from gpuready_sim.discovery import find_resource, served_resources
 
@@ -106,6 +106,15 @@ class Cluster:
             for source in objects
             for obj in _documents(source)
         ]
+
+    async def delete(self, *objects: Object | str | Path, propagation: str = "") -> None:
+        """Ask for the deletion of objects given as for `apply`; what is not there is passed over."""
+        for source in objects:
+            for obj in _documents(source):
+                resource, meta = await self._placed(obj), obj["metadata"]
+                await self.client.delete(
+                    resource, meta["name"], meta.get("namespace"), propagation=propagation
+                )
 
     async def _placed(self, obj: Object) -> Resource:
         resource = await self.resource(obj["apiVersion"], obj["kind"])
@@ -289,6 +298,7 @@ class Cluster:
 
 async def _start(place: Place, file: Path, operator: bool) -> asyncio.subprocess.Process:
     """`gpuready-sim up` under the launcher, so that it cannot outlive us."""
+    await asyncio.to_thread(ensure_native)
     argv = [str(LAUNCH), "--", sys.executable, "-m", "gpuready_sim.cli", "up"]
     argv += ["--name", place.name, "--file", str(file)]
     argv += [] if operator else ["--no-operator"]

@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gpuready_sim.errors import SimulatorError
+from gpuready_sim.hardware.driver_tree import native_dir
+from gpuready_sim.nvml.build import BuildError
 
 LAUNCH = Path(__file__).parents[1] / "_native" / "launch"
 STOP_S = 5.0
@@ -20,6 +22,18 @@ STOP_S = 5.0
 
 class ProcessError(SimulatorError):
     """A child process could not be started, or ended when it should not."""
+
+
+def ensure_native() -> None:
+    """The C parts are there and as new as their sources; compiles them where they are not."""
+    try:
+        native_dir()
+    except (BuildError, OSError) as exc:
+        raise ProcessError(
+            "the simulator's C parts are not built",
+            why=str(exc),
+            next_step="install a C compiler (cc), then run `make setup` or try again",
+        ) from exc
 
 
 class Child:
@@ -39,12 +53,6 @@ class Child:
         return self._process.pid if self._process and self._process.returncode is None else None
 
     async def start(self) -> None:
-        if not LAUNCH.exists():
-            raise ProcessError(
-                "the simulator's C parts are not built",
-                why=f"{LAUNCH} is missing",
-                next_step="run `make setup`, or reinstall gpuready[sim] where a C compiler is",
-            )
         argv = [str(LAUNCH), "--log", str(self._log), "--grace", f"{STOP_S:g}", "--", *self._argv]
         self._process = await asyncio.create_subprocess_exec(
             *argv, env=self._env, stdin=asyncio.subprocess.DEVNULL, start_new_session=True

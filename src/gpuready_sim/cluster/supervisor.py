@@ -22,7 +22,7 @@ from gpuready_sim.cluster.control_plane import (
 )
 from gpuready_sim.cluster.machines import Machine
 from gpuready_sim.cluster.places import AddressRange, Place, claim_addresses, owned
-from gpuready_sim.cluster.processes import ProcessError
+from gpuready_sim.cluster.processes import ProcessError, ensure_native
 from gpuready_sim.cluster.spec import ClusterSpec
 from gpuready_sim.controllers.run import Settings, run_controllers
 from gpuready_sim.kubelet.identity import Timing
@@ -74,6 +74,7 @@ class Supervisor:
             await asyncio.gather(*(machine.start(kubelets) for machine in self.machines.values()))
             tasks += [asyncio.create_task(machine.wait_failed()) for machine in self.machines.values()]
             server = await control.serve(self.place.control, Commands(self).handle)
+            stack.callback(self.place.control.unlink, missing_ok=True)
             stack.callback(server.close)
             if self.operator:
                 await install_crds(client)
@@ -122,6 +123,7 @@ async def supervise(
     on_clean  called once the directory is ours and empty: log files can be opened from then on
     raises    PlaceError when it runs already; ProcessError when a part does not start or fails later
     """
+    ensure_native()
     with owned(place):
         place.clean()
         on_clean()

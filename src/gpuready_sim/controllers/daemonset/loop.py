@@ -119,14 +119,14 @@ class DaemonSetController:
         meta = daemon_set["metadata"]
         owned = [r for r in self._caches.revisions.objects.values() if _owned_by(r, meta["uid"])]
         newest = max((r["revision"] for r in owned), default=0)
-        current = next((r for r in owned if r["metadata"]["name"] == f"{meta['name']}-{word}"), None)
+        current = self._caches.revisions.get(f"{meta['name']}-{word}", meta["namespace"])
         if current is None:
             await self._create_revision(daemon_set, word, newest + 1)
         elif current["revision"] < newest:
-            patch = {"revision": newest + 1}
-            await self._client.merge_patch(
-                CONTROLLER_REVISIONS, current["metadata"]["name"], patch, meta["namespace"]
-            )
+            await self._patch_revision(current, {"revision": newest + 1})
+        elif _controller_of(current) is None:
+            owners = {"ownerReferences": [placement.owner_reference(daemon_set)]}
+            await self._patch_revision(current, {"metadata": owners})  # left by --cascade=orphan
         await self._trim_history(daemon_set, owned, word)
         return word
 
@@ -149,6 +149,10 @@ class DaemonSetController:
             await self._client.create(CONTROLLER_REVISIONS, revision)
         except AlreadyExists:
             pass  # the cache has not seen it yet
+
+    async def _patch_revision(self, revision: Object, patch: Object) -> None:
+        meta = revision["metadata"]
+        await self._client.merge_patch(CONTROLLER_REVISIONS, meta["name"], patch, meta["namespace"])
 
     async def _trim_history(self, daemon_set: Object, owned: list[Object], current: str) -> None:
         limit = daemon_set["spec"].get("revisionHistoryLimit", 10)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpuready_sim.client import ApiStatus, Unreachable
 from gpuready_sim.kubelet.device_manager import RunOptions
 from gpuready_sim.kubelet.plugin_client import PluginError
+from gpuready_sim.kubelet.services import NodeServices
 from gpuready_sim.runtime.container import Container, ContainerConfig, DeviceNode
 from gpuready_sim.runtime.environment import compose, expand, references
 from gpuready_sim.runtime.errors import ConfigError, StartError
 from gpuready_sim.runtime.volumes import PodVolumes, data_of
-
-if TYPE_CHECKING:
-    from gpuready_sim.kubelet.pod_worker import NodeServices
 
 Object = Mapping[str, Any]
 

@@ -23,8 +23,9 @@ from gpuready_sim.kubelet.identity import NodeIdentity, Timing
 from gpuready_sim.kubelet.node_writer import NodeWriter
 from gpuready_sim.kubelet.objects import Key, NodeObjects, references_of
 from gpuready_sim.kubelet.pod_resources import PodResourcesServer
-from gpuready_sim.kubelet.pod_worker import NodeServices, PodWorker
+from gpuready_sim.kubelet.pod_worker import PodWorker
 from gpuready_sim.kubelet.probes import Prober
+from gpuready_sim.kubelet.services import NodeServices
 from gpuready_sim.runtime.container import Container, Runtime
 
 log = logging.getLogger(__name__)

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpuready_sim.client import PODS, ApiStatus, NotFound, SimClient, Unreachable
+from gpuready_sim.client import PODS, ApiStatus, NotFound, Unreachable
 from gpuready_sim.kubelet import pod_status
 from gpuready_sim.kubelet.admission import Rejection
 from gpuready_sim.kubelet.clock import timestamp
 from gpuready_sim.kubelet.container_loop import ContainerLoop
 from gpuready_sim.kubelet.container_maker import ContainerMaker
-from gpuready_sim.kubelet.device_manager import DeviceManager
-from gpuready_sim.kubelet.events import EventRecorder
-from gpuready_sim.kubelet.identity import Timing
-from gpuready_sim.kubelet.objects import NodeObjects
 from gpuready_sim.kubelet.pod_status import TERMINAL, Record, restart_policy, waiting
-from gpuready_sim.kubelet.probes import Prober
-from gpuready_sim.runtime.container import Container, Runtime
+from gpuready_sim.kubelet.records import containers_of, lost_by_reboot, never_ran, record_of
+from gpuready_sim.kubelet.services import NodeServices
+from gpuready_sim.runtime.container import Container
 from gpuready_sim.runtime.volumes import MountFailure, PodVolumes
 
 log = logging.getLogger(__name__)
@@ -28,23 +24,6 @@ log = logging.getLogger(__name__)
 Pod = dict[str, Any]
 FORCED_GRACE_S = 2.0
 RETRY_S = 0.5
-
-
-@dataclass
-class NodeServices:
-    """What every pod of the node shares."""
-
-    name: str
-    address: str
-    runtime: Runtime
-    client: SimClient
-    objects: NodeObjects
-    events: EventRecorder
-    prober: Prober
-    timing: Timing
-    service_env: Mapping[str, str]
-    devices: Callable[[], DeviceManager]
-    admit: Callable[[Pod], Awaitable[Rejection | None]]
 
 
 class PodWorker:
@@ -58,7 +37,7 @@ class PodWorker:
         self._node = node
         self._start_time = (pod.get("status") or {}).get("startTime") or timestamp()
         self._conditions: Sequence[Mapping[str, Any]] = (pod.get("status") or {}).get("conditions") or []
-        self._records = [_record_of(spec, pod, init) for spec, init in _containers_of(pod)]
+        self._records = [record_of(spec, pod, init) for spec, init in containers_of(pod)]
         self._loops: dict[str, ContainerLoop] = {}
         self._rejection: Rejection | None = None
         self._volumes = PodVolumes(
@@ -124,7 +103,7 @@ class PodWorker:
         self._is_off = False
         for record in self._records:
             if record.running or record.terminated:
-                _lost_by_reboot(record)
+                lost_by_reboot(record)
         self._loops, self._runs, self._ending, self._admitted = {}, [], None, False
         self._begin()
 
@@ -187,7 +166,7 @@ class PodWorker:
     async def _run_init_containers(self) -> bool:
         """One after the other; False when one failed for good."""
         policy = restart_policy(self.pod)
-        for spec, init in _containers_of(self.pod):
+        for spec, init in containers_of(self.pod):
             if not init:
                 continue
             record = self._record(spec["name"])
@@ -205,7 +184,7 @@ class PodWorker:
     async def _run_main_containers(self) -> None:
         loops = [
             self._new_loop(spec, self._record(spec["name"]), restart_policy(self.pod))
-            for spec, init in _containers_of(self.pod)
+            for spec, init in containers_of(self.pod)
             if not init
         ]
         for record in self._records:
@@ -275,7 +254,7 @@ class PodWorker:
         await asyncio.gather(*self._runs, return_exceptions=True)
         for record in self._records:
             if record.waiting and self._admitted:
-                record.state = record.last_state or _never_ran()
+                record.state = record.last_state or never_ran()
         self.over = True
 
     async def _clean_up(self) -> None:
@@ -378,53 +357,6 @@ class PodWorker:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             log.error("pod worker failed: pod=%s", self.pod["metadata"]["name"], exc_info=task.exception())
-
-
-def _containers_of(pod: Mapping[str, Any]) -> list[tuple[Pod, bool]]:
-    spec = pod["spec"]
-    return [(c, True) for c in spec.get("initContainers") or []] + [(c, False) for c in spec["containers"]]
-
-
-def _record_of(spec: Mapping[str, Any], pod: Mapping[str, Any], init: bool) -> Record:
-    """Fresh, or going on from what an earlier kubelet wrote about the container."""
-    has_init = bool(pod["spec"].get("initContainers"))
-    record = Record(
-        name=spec["name"],
-        image=spec["image"],
-        init=init,
-        sidecar=init and spec.get("restartPolicy") == "Always",
-        state=waiting("PodInitializing" if has_init else "ContainerCreating"),
-    )
-    status = pod.get("status") or {}
-    listed = [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
-    for old in listed:
-        if old["name"] == record.name and (old.get("state") or {}).keys() & {"running", "terminated"}:
-            record.restarts, record.state = old.get("restartCount", 0), old["state"]
-            _lost_by_reboot(record)
-    return record
-
-
-def _lost_by_reboot(record: Record) -> None:
-    ended = record.terminated or {
-        "exitCode": 255,
-        "reason": "Unknown",
-        "startedAt": (record.running or {}).get("startedAt"),
-        "finishedAt": timestamp(),
-    }
-    record.last_state = {"terminated": ended}
-    record.state = waiting("ContainerCreating")
-    record.restarts += 1
-    record.ready = record.started = False
-
-
-def _never_ran() -> Pod:
-    return {
-        "terminated": {
-            "exitCode": 137,
-            "reason": "ContainerStatusUnknown",
-            "message": "The container could not be located when the pod was terminated",
-        }
-    }
 
 
 def _downward(pod: Mapping[str, Any]) -> tuple[Any, Any]:

@@ -36,7 +36,7 @@ class ObjectSource(Protocol):
 
 
 class PodVolumes:
-    """Volumes below `directory`, for a pod of the node at `node_root`."""
+    """Volumes below `directory`, for a pod of the node at `node_root`; its parent is the pod's own too."""
 
     def __init__(self, directory: Path, node_root: Path, objects: ObjectSource) -> None:
         self._directory = directory
@@ -77,7 +77,7 @@ class PodVolumes:
         return max(0.0, min(at for _, at in self._tokens.values()) - time.monotonic())
 
     async def tear_down(self) -> None:
-        await asyncio.to_thread(shutil.rmtree, self._directory, True)
+        await asyncio.to_thread(shutil.rmtree, self._directory.parent, True)
 
     def _sub_path(self, name: str, source: Path, sub_path: str) -> Path:
         path = source / sub_path

@@ -97,7 +97,7 @@ def _health_of(row: Mapping[str, Any]) -> DeviceHealth:
         healthy=row.get("health") == "Healthy",
         reason=str(row.get("message") or row.get("reason") or ""),
         xid=int(xid.get("code") or 0),
-        action=str(xid.get("action") or ""),
+        action=_BY_RECOVERY.get(str(row.get("recovery")), str(xid.get("action") or "")),
     )
 
 
@@ -282,12 +282,12 @@ def _offered(facts: PluginFacts) -> Verdict:
 def _unhealthy(record: PluginRecord, unhealthy: Sequence[DeviceHealth], state: State, reason: str) -> Verdict:
     lines = [health_line(device) for device in unhealthy]
     named = lines if len(lines) <= _MOST_NAMED else [*lines[:_MOST_NAMED], f"{len(lines) - _MOST_NAMED} more"]
-    actions = dict.fromkeys(_action_line(device) for device in unhealthy)
+    actions = dict.fromkeys(advice(device.action, device.index) for device in unhealthy)
     return _verdict(
         state,
         reason,
         f"{len(unhealthy)} of {len(record.devices)} GPUs unhealthy: {'; '.join(named)}",
-        evidence=tuple(lines),
+        evidence=tuple(lines[_MOST_NAMED:]),
         next_step="; ".join(list(actions)[:_MOST_NAMED]),
     )
 
@@ -300,9 +300,25 @@ def health_line(device: DeviceHealth) -> str:
     return f"GPU {device.index} ({device.uuid}): {said}"
 
 
-def _action_line(device: DeviceHealth) -> str:
-    action = device.action or "look at the kernel log, then reset the GPU or reboot the node"
-    return f"GPU {device.index}: {action}"
+_ADVICE = {
+    "ResetGpu": "reset GPU {index} once nothing uses it (nvidia-smi --gpu-reset -i {index})",
+    "RebootNode": "reboot the node: GPU {index} comes back only so",
+    "Observe": "GPU {index} is offered again after some clean looks at it; reset it if they do not come",
+    "RestartApplication": "restart the program that used GPU {index}",
+    "CheckApplication": "look at the program that used GPU {index}",
+}
+_BY_RECOVERY = {
+    "reset": "ResetGpu",
+    "reset-and-no-pending-remap": "ResetGpu",
+    "reboot": "RebootNode",
+    "clean-probes": "Observe",
+}
+
+
+def advice(action: str, index: int) -> str:
+    """What a person does: the health engine's word as a sentence, any other word as it is."""
+    text = _ADVICE.get(action, action) or "look at the kernel log, then reset GPU {index} or reboot the node"
+    return text.replace("{index}", str(index))
 
 
 def _on_last_good(record: PluginRecord, error: Problem) -> Verdict:

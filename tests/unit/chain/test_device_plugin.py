@@ -238,7 +238,7 @@ def test_many_unhealthy_devices_are_counted_in_the_message_and_listed_in_the_evi
     )
 
     assert "3 more" in verdict.message
-    assert len(verdict.evidence) == 7
+    assert len(verdict.evidence) == 3  # those that the message does not name
 
 
 def test_the_record_file_of_the_plugin_is_understood() -> None:
@@ -252,7 +252,8 @@ def test_the_record_file_of_the_plugin_is_understood() -> None:
                 "index": 3,
                 "health": "Unhealthy",
                 "reason": "XID 109",
-                "lastXid": {"code": 109, "time": "2026-01-01T00:00:00Z", "action": "reset the GPU"},
+                "recovery": "reset",
+                "lastXid": {"code": 109, "time": "2026-01-01T00:00:00Z", "action": "ResetGpu"},
             }
         ],
         "config": {"name": "two", "error": {"reason": "Bad", "message": "bad", "nextStep": "fix"}},
@@ -263,6 +264,20 @@ def test_the_record_file_of_the_plugin_is_understood() -> None:
     parsed = PluginRecord.from_json(row)
 
     assert parsed.resources == (Offered(GPU, 8, 7),)
-    assert parsed.devices == (DeviceHealth("GPU-3", 3, False, "XID 109", 109, "reset the GPU"),)
+    assert parsed.devices == (DeviceHealth("GPU-3", 3, False, "XID 109", 109, "ResetGpu"),)
     assert parsed.config_error == Problem("Bad", "bad", "fix")
     assert parsed.cdi_driver_version == "570.86.10"
+
+
+@pytest.mark.parametrize(
+    ("action", "said"),
+    [
+        ("ResetGpu", "nvidia-smi --gpu-reset -i 3"),
+        ("RebootNode", "reboot the node"),
+        ("CheckApplication", "the program that used GPU 3"),
+        ("", "kernel log"),
+        ("replace the card", "replace the card"),
+    ],
+)
+def test_the_health_engines_word_becomes_something_to_do(action: str, said: str) -> None:
+    assert said in device_plugin.advice(action, 3)

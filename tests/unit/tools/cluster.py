@@ -133,7 +133,9 @@ def policy(state: str = "ready", reason: str = "Reconciled", message: str = "", 
         "reason": reason,
         "message": message,
     }
-    told = {"state": state, "observedGeneration": 1, "conditions": [ready], **status} if state else {}
+    error = {**ready, "type": "Error", "status": "True" if state == "notReady" else "False"}
+    conditions = [{**ready, "reason": "Error"} if state == "notReady" else ready, error]
+    told = {"state": state, "observedGeneration": 1, "conditions": conditions, **status} if state else {}
     return {"metadata": meta("cluster-policy", generation=1), "status": told}
 
 

@@ -14,7 +14,7 @@ import msgspec
 
 from gpuready import names
 from gpuready.api.gpunode import GPUNodeStatus
-from gpuready.chain import driver, summary
+from gpuready.chain import device_plugin, driver, summary
 from gpuready.chain.driver import Owner
 from gpuready.chain.verdict import Link, State, Verdict
 from gpuready.operands.node_agent.decision import Judgement, View
@@ -254,11 +254,12 @@ def _events_of_device(was: Mapping[str, Any], row: Mapping[str, Any]) -> list[Dr
     name = f"GPU {row['index']} ({row['uuid']})"
     xid = row.get("lastXid") or {}
     has_new_xid = bool(xid) and xid != (was.get("lastXid") or {})
-    said = f"XID {xid.get('code')}; {xid.get('action') or 'no action known'}" if has_new_xid else ""
+    advice = device_plugin.advice(str(xid.get("action") or ""), int(row["index"]))
+    said = f"XID {xid.get('code')}; next: {advice}" if has_new_xid else ""
     fell_ill = row["health"] == "Unhealthy" and was.get("health") != "Unhealthy"
     if fell_ill:
-        why = row.get("reason") or said or "no reason given"
-        text = f"{name} is unhealthy: {why}" + (f" ({said})" if said and said not in why else "")
+        why = row.get("reason") or (f"XID {xid['code']}" if xid else "no reason given")
+        text = f"{name} is unhealthy: {why}" + (f"; next: {advice}" if xid else "")
         return [Draft(WARNING, "GpuUnhealthy", text, device=str(row["uuid"]))]
     if has_new_xid:
         ill = row["health"] == "Unhealthy"

@@ -122,8 +122,8 @@ def _of_one_policy(policy: Object, now: str) -> list[Finding]:
         ]
     if status.get("state") == "ready":
         return []
-    row = _condition(status, "Ready")
-    if not row or row.get("status") == "True" or row.get("reason") in _SAID_BY_NODES:
+    row = _condition(status, "Error")
+    if row.get("status") != "True" or row.get("reason") in _SAID_BY_NODES:
         return []
     return [_from_condition(subject, Severity.PROBLEM, row, "PolicyNotReady")]
 

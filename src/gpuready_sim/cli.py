@@ -235,9 +235,9 @@ def requests(name: str, writes: bool, since: str | None, output: str) -> int:
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def demo(arguments: tuple[str, ...]) -> int:
     """Run the demonstration: four nodes, from bare machines to GPUs in pods, with faults."""
-    import importlib
+    from gpuready_sim.scenarios.demo import main as tell
 
-    return int(importlib.import_module("gpuready_sim.scenarios.demo").main(list(arguments)))
+    return tell(list(arguments))
 
 
 @sim.command()

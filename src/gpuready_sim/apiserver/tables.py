@@ -1,7 +1,7 @@
 """What `kubectl get` shows: columns and rows, as the API server computes them.
 
-Built-in kinds have their own columns (`table_rows`), custom kinds those of their CRD, anything else a name
-and an age. Cells always cover all columns, also those of -o wide (priority 1). Pure; `now` is handed in.
+Built-in kinds have their own columns (the `_rows` modules), custom kinds those of their CRD, anything else a
+name and an age. Cells always cover all columns, also those of -o wide (priority 1). Pure; `now` is handed in.
 
 Source: kubernetes, pkg/printers/internalversion/printers.go; apiextensions-apiserver
 pkg/registry/customresource/tableconvertor/tableconvertor.go.
@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Protocol
 
-from gpuready_sim.apiserver import ages, jsonpath
-from gpuready_sim.apiserver.table_rows import NAME, TABLES, column
+from gpuready_sim.apiserver import ages, cluster_rows, core_rows, jsonpath, workload_rows
+from gpuready_sim.apiserver.cells import NAME, column
 
 Object = Mapping[str, Any]
 
@@ -31,6 +31,7 @@ class Kind(Protocol):
     def kind(self) -> str: ...
 
 
+TABLES = {**workload_rows.TABLES, **core_rows.TABLES, **cluster_rows.TABLES}
 AGE = column(
     "Age",
     description="CreationTimestamp is a timestamp representing the server time when this object was created.",

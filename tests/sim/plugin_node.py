@@ -36,13 +36,18 @@ class PluginNode:
         self._port = _free_port()
 
     def _mount(self) -> None:
+        self.make_directories()
         for path in _MOUNTS:
-            (self.root / path).mkdir(parents=True, exist_ok=True)
             inside = self.container / path
             inside.parent.mkdir(parents=True, exist_ok=True)
             inside.symlink_to(self.root / path)
         (self.container / "host").symlink_to(self.root)
         (self.container / "config").mkdir()
+
+    def make_directories(self) -> None:
+        """As the kubelet does for volumes of type DirectoryOrCreate; again after a reboot."""
+        for path in _MOUNTS:
+            (self.root / path).mkdir(parents=True, exist_ok=True)
 
     # --- the machine --------------------------------------------------------------------------------
     def install(self, version: str = VERSION) -> None:

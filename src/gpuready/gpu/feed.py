@@ -34,7 +34,7 @@ class Pace:
     retry_s        after NVML refused
     """
 
-    event_wait_ms: int = 500
+    event_wait_ms: int = 1000
     inventory_s: float = 30.0
     probe_s: float = 1.0
     retry_s: float = 2.0

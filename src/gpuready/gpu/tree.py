@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 _MAX_LINKS = 40  # the kernel's own limit before ELOOP
@@ -25,48 +26,53 @@ class Tree:
         The path need not exist; components after a missing one are joined as they are.
         raises  OSError (ELOOP) when links go in a circle
         """
-        base = Path(os.path.realpath(self.base))
-        todo = _parts(str(path))
-        done: list[str] = []
+        return Path(self._resolved(str(path)))
+
+    def _resolved(self, path: str) -> str:
+        """Plain text all the way: this is called for every file of /sys that we read."""
+        base = _real(str(self.base))
+        todo = _parts(path)
+        done = base
         links = 0
         while todo:
             part = todo.pop()
             if part == "..":
-                done[-1:] = []
+                done = done.rpartition("/")[0] if len(done) > len(base) else base
                 continue
-            target = _link_target(base.joinpath(*done, part))
+            target = _link_target(f"{done}/{part}")
             if target is None:
-                done.append(part)
+                done = f"{done}/{part}"
                 continue
             links += 1
             if links > _MAX_LINKS:
-                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
             if target.startswith("/"):
-                done = []
+                done = base
             todo.extend(_parts(target))
-        return base.joinpath(*done)
+        return done or "/"
 
     def inside(self, path: Path) -> str:
         """How this tree's own programs name a resolved path: "/usr/lib/x"."""
-        return "/" + str(path.relative_to(os.path.realpath(self.base))).removeprefix(".")
+        return str(path).removeprefix(_real(str(self.base))) or "/"
 
     def read_text(self, path: str | Path) -> str | None:
         """Stripped content of a small file such as those in /proc and /sys; None when unreadable."""
         try:
-            return self.resolve(path).read_text(errors="replace").strip()
+            with open(self._resolved(str(path)), encoding="utf-8", errors="replace") as file:
+                return file.read().strip()
         except OSError:
             return None
 
     def exists(self, path: str | Path) -> bool:
         try:
-            return self.resolve(path).exists()
+            return os.path.exists(self._resolved(str(path)))
         except OSError:
             return False
 
     def names_in(self, path: str | Path) -> list[str]:
         """Sorted names in a directory; [] when there is none."""
         try:
-            return sorted(os.listdir(self.resolve(path)))
+            return sorted(os.listdir(self._resolved(str(path))))
         except OSError:
             return []
 
@@ -76,7 +82,13 @@ def _parts(path: str) -> list[str]:
     return [part for part in reversed(path.split("/")) if part not in ("", ".")]
 
 
-def _link_target(path: Path) -> str | None:
+@lru_cache(maxsize=64)
+def _real(base: str) -> str:
+    """A tree's own place, "" for "/": a mount does not move while a process lives."""
+    return os.path.realpath(base).rstrip("/")
+
+
+def _link_target(path: str) -> str | None:
     try:
         return os.readlink(path)
     except OSError:

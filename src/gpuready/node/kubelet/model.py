@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+HEALTHY, UNHEALTHY = "Healthy", "Unhealthy"
+
 
 @dataclass(frozen=True)
 class Device:

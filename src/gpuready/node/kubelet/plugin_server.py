@@ -18,12 +18,11 @@ from grpclib.protocol import H2Protocol
 from grpclib.server import Server, Stream
 
 from gpuready.errors import AllocationError
-from gpuready.node.kubelet.model import ContainerAnswer, Device, Offer
+from gpuready.node.kubelet.model import HEALTHY, UNHEALTHY, ContainerAnswer, Device, Offer
 from gpuready.node.kubelet.sockets import Directory, identity_of
 from gpuready.protos.deviceplugin.v1beta1 import api_grpc, api_pb2
 
 API_VERSION = "v1beta1"
-HEALTHY, UNHEALTHY = "Healthy", "Unhealthy"
 MAX_LIST_BYTES = 4 * 1024 * 1024  # the kubelet refuses a longer message and drops the plugin
 
 _HANG_UP_S = 1.0

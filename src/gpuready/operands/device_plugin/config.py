@@ -42,6 +42,31 @@ class Effective:
     one_each: bool = False
 
 
+@dataclass(frozen=True)
+class ConfigError:
+    reason: str
+    message: str
+    next_step: str = ""
+
+    def to_json(self) -> dict[str, str]:
+        return {"reason": self.reason, "message": self.message, "nextStep": self.next_step}
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """effective  what to do, None: nothing yet, do not register; error  what is wrong with what was asked.
+
+    raw  the text that `effective` was made of, to see a change without parsing
+    """
+
+    effective: Effective | None = None
+    name: str = ""
+    digest: str = ""
+    error: ConfigError | None = None
+    waiting: str = ""
+    raw: bytes = b""
+
+
 def effective_of(settings: Settings, config: Mapping[str, Any]) -> Effective:
     """Resolve one setting after the other.
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from gpuready import names
 from gpuready.errors import UsageError
-from gpuready.gpu.driver_files import LIBRARY_DIRS, find_module_version
+from gpuready.gpu.driver_files import LIBRARY_DIRS
 from gpuready.gpu.feed import Fact, Feed, InventoryTaken, LibraryReplaced, Pace, Probed, Unavailable, XidSeen
 from gpuready.gpu.inventory import GPU
 from gpuready.gpu.xid import policy_from_env
@@ -31,8 +31,7 @@ from gpuready.node.kubelet.plugins import Plugins
 from gpuready.node.root import Root, boot_id
 from gpuready.operands.device_plugin import desired, driver, fleet
 from gpuready.operands.device_plugin.cdi_file import Place, Written, refresh
-from gpuready.operands.device_plugin.config import Effective
-from gpuready.operands.device_plugin.desired import Chosen
+from gpuready.operands.device_plugin.config import Chosen, Effective
 from gpuready.operands.device_plugin.driver import Driver
 from gpuready.operands.device_plugin.fleet import Fleet
 from gpuready.operands.device_plugin.gate import Gate, read_gate
@@ -90,12 +89,14 @@ class Daemon:
         self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()
         self._stopping = False
+        self._timer: asyncio.TimerHandle
         self._chosen = Chosen()
         self._gate = Gate(waiting="not looked yet") if settings.gates_dir else Gate()
         self._driver = Driver("/", self._host, None, "")
         self._fleet = Fleet()
         self._trouble: NvmlTrouble | None = None
         self._silent_s = 0.0
+        self._module_stamp = b""
         self._written = Written()
         self._spec_is_due = True
         self._topology = topology_of(self._fleet.inventory)
@@ -112,6 +113,7 @@ class Daemon:
         self._feed.start()
         changes = Changes()
         health = await self._serve_health()
+        self._tick()
         tasks = [asyncio.create_task(self._plugins.run()), asyncio.create_task(self._follow(changes))]
         try:
             while not self._stopping:
@@ -120,9 +122,10 @@ class Daemon:
                 changes.set_paths(self._paths())
                 if self._plan.restart:
                     break
-                await self._wait()
+                await self._woken.wait()
             return not self._stopping
         finally:
+            self._timer.cancel()
             for task in tasks:
                 task.cancel()
             await self._end(health)
@@ -194,21 +197,15 @@ class Daemon:
             log.info("ready", devices=len(self._fleet.cards), driver=self._driver.version)
         self._said = problem
 
-    async def _wait(self) -> None:
-        """Until something happened; the tick looks at the two things that nothing announces."""
-        while not self._woken.is_set():
-            try:
-                async with asyncio.timeout(TICK_S):
-                    await self._woken.wait()
-            except TimeoutError:
-                if self._tick():
-                    return
-
-    def _tick(self) -> bool:
+    def _tick(self) -> None:
+        """Look at the two things that nothing announces: the kernel module and a library that hangs."""
+        self._timer = self._loop.call_later(TICK_S, self._tick)
         silent = self._feed.silent_for()
         before, self._silent_s = self._silent_s, silent if silent > self._settings.silent_s else 0.0
-        module = find_module_version(self._host)
-        return bool(before) != bool(self._silent_s) or module != self._driver.module
+        stamp = driver.module_stamp(self._host)
+        if bool(before) != bool(self._silent_s) or stamp != self._module_stamp:
+            self._module_stamp = stamp
+            self._wake()
 
     async def _follow(self, changes: Changes) -> None:
         while True:

@@ -9,41 +9,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from gpuready.errors import GPUReadyError, PolicyError
 from gpuready.node.root import Root
-from gpuready.operands.device_plugin.config import Effective, effective_of
+from gpuready.operands.device_plugin.config import Chosen, ConfigError, effective_of
 from gpuready.operands.device_plugin.settings import Settings
 
 FILE = "device-plugin.json"
-
-
-@dataclass(frozen=True)
-class ConfigError:
-    reason: str
-    message: str
-    next_step: str = ""
-
-    def to_json(self) -> dict[str, str]:
-        return {"reason": self.reason, "message": self.message, "nextStep": self.next_step}
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """effective  what to do, None: nothing yet, do not register; error  what is wrong with what was asked.
-
-    raw  the text that `effective` was made of, to see a change without parsing
-    """
-
-    effective: Effective | None = None
-    name: str = ""
-    digest: str = ""
-    error: ConfigError | None = None
-    waiting: str = ""
-    raw: bytes = b""
 
 
 def choose(settings: Settings, root: Root, boot: str, before: Chosen) -> Chosen:

@@ -60,3 +60,14 @@ def watched_paths(host: Root, wanted: str | None) -> list[Path]:
     folders = [tree_of(host, root).resolve(folder) for root in roots for folder in LIBRARY_DIRS]
     versions = [host.resolve(path) for path in MODULE_VERSION_FILES]
     return [*dict.fromkeys(folders), host.base / "dev/nvidiactl", *versions]
+
+
+def module_stamp(host: Root) -> bytes:
+    """What the kernel says of its module, unparsed: to see a change at the price of one read."""
+    for path in MODULE_VERSION_FILES:
+        try:
+            with open(f"{host.base}{path}", "rb", buffering=0) as file:
+                return file.read(4096)
+        except OSError:
+            continue
+    return b""

@@ -11,8 +11,8 @@ from typing import Any
 
 from gpuready.gpu.health import Health, LastXid
 from gpuready.gpu.xid import Recovery
-from gpuready.node.kubelet.plugin_server import HEALTHY, UNHEALTHY
-from gpuready.operands.device_plugin.desired import Chosen
+from gpuready.node.kubelet.model import HEALTHY, UNHEALTHY
+from gpuready.operands.device_plugin.config import Chosen
 from gpuready.operands.device_plugin.resources import Card, Resource
 from gpuready.operands.device_plugin.situation import Facts, Plan, Problem
 

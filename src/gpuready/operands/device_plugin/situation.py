@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuready.gpu.health import Health
-from gpuready.operands.device_plugin.desired import Chosen
+from gpuready.operands.device_plugin.config import Chosen
 from gpuready.operands.device_plugin.resources import Card, Resource, resources_of
 
 MISMATCH = "DriverLibraryMismatch"

@@ -53,13 +53,14 @@ class Commands:
 
     async def _status(self, args: Args) -> object:
         cluster = self._cluster
-        processes = [
+        processes: list[dict[str, Any]] = [
             {"name": "supervisor", "pid": os.getpid()},
             {"name": "apiserver", "pid": cluster.api_server.pid},
         ]
-        if cluster.operator:
-            restarts = cluster.operator.restarts
-            processes.append({"name": "operator", "pid": cluster.operator.pid, "restarts": restarts})
+        if operator := cluster.operator:
+            row = {"name": "operator", "pid": operator.pid, "restarts": operator.restarts}
+            row |= {"metricsPort": operator.metrics_port, "healthPort": operator.health_port}
+            processes.append(row)
         return {
             "name": cluster.place.name,
             "kubeconfig": str(cluster.place.kubeconfig),

@@ -118,7 +118,15 @@ class Operator:
             "--kubeconfig",
             str(place.kubeconfig),
         ]
-        env = {"OPERATOR_NAMESPACE": OPERATOR_NAMESPACE, "GPUREADY_IMAGE": OPERATOR_IMAGE}
+        # Ports of its own: several clusters run side by side on one machine.
+        self.metrics_port, self.health_port = free_port(), free_port()
+        env = {
+            "OPERATOR_NAMESPACE": OPERATOR_NAMESPACE,
+            "GPUREADY_IMAGE": OPERATOR_IMAGE,
+            "GPUREADY_BIND_ADDRESS": "127.0.0.1",
+            "GPUREADY_METRICS_PORT": str(self.metrics_port),
+            "GPUREADY_HEALTH_PORT": str(self.health_port),
+        }
         self._child = Child("operator", argv, log=place.logs / "operator.log", env=env)
         self.restarts = 0
 

@@ -78,9 +78,11 @@ def _print_tables(state: Mapping[str, Any]) -> None:
         )
     console.print(table)
     console.print()
-    processes = _table("PROCESS", "PID")
+    processes = _table("PROCESS", "PID", "METRICS")
     for process in state["processes"]:
-        processes.add_row(process["name"], str(process["pid"] or "not running"))
+        port = process.get("metricsPort")
+        metrics = f"http://127.0.0.1:{port}/metrics" if port else "-"
+        processes.add_row(process["name"], str(process["pid"] or "not running"), metrics)
     console.print(processes)
     print(f"\nkubeconfig: {state['kubeconfig']}")  # noqa: T201
     print(f"API server: {state['server']} ({state['api']})")  # noqa: T201

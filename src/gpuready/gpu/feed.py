@@ -25,6 +25,8 @@ from gpuready.gpu.nvml import (
 )
 from gpuready.gpu.tree import Tree
 
+_OUR_FAULT = -1  # no NVML code
+
 
 @dataclass(frozen=True)
 class Pace:
@@ -161,6 +163,9 @@ class Feed:
                 self._hold()
             except NvmlError as exc:
                 self._tell(Unavailable(exc.code, exc.name, exc.what))
+                self._rest(self._pace.retry_s)
+            except Exception as exc:  # a thread that ends says nothing: better a reason and another try
+                self._tell(Unavailable(_OUR_FAULT, type(exc).__name__, f"asking NVML failed: {exc}"))
                 self._rest(self._pace.retry_s)
 
     def _hold(self) -> None:

@@ -23,7 +23,6 @@ from gpuready.node.kubelet.sockets import Directory, identity_of
 from gpuready.protos.deviceplugin.v1beta1 import api_grpc, api_pb2
 
 API_VERSION = "v1beta1"
-MAX_LIST_BYTES = 4 * 1024 * 1024  # the kubelet refuses a longer message and drops the plugin
 
 _HANG_UP_S = 1.0
 

@@ -23,6 +23,10 @@ from gpuready.operands.device_plugin.settings import (
     words_of,
 )
 
+MAX_REPLICAS = 3000
+# The kubelet drops a plugin whose list is longer than 4 MiB, about 60,000 devices: 16 GPUs may be shared by
+# this many and stay well below.
+
 
 @dataclass(frozen=True)
 class Effective:
@@ -126,10 +130,10 @@ def _sharing_of(sharing: Mapping[str, Any]) -> _Sharing:
 
 def _replicas(resource: Mapping[str, Any]) -> int:
     value = resource.get("replicas")
-    if not isinstance(value, int) or isinstance(value, bool) or value < 2:
+    if not isinstance(value, int) or isinstance(value, bool) or not 2 <= value <= MAX_REPLICAS:
         raise PolicyError(
             f"sharing.timeSlicing.resources[{names.GPU_RESOURCE}].replicas: {value!r}",
-            why="it must be a whole number of at least 2",
+            why=f"it must be a whole number from 2 to {MAX_REPLICAS}",
         )
     return value
 

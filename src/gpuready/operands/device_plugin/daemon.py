@@ -57,7 +57,7 @@ def main(env: Mapping[str, str]) -> int:
     again = asyncio.run(_run(settings, Root.from_env(env)))
     if again:
         log.info("starting anew", reason="the driver has another library now")
-        os.execv(sys.executable, sys.orig_argv)
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
     return 0
 
 
@@ -89,6 +89,7 @@ class Daemon:
         self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()
         self._stopping = False
+        self._failure: BaseException | None = None
         self._timer: asyncio.TimerHandle
         self._chosen = Chosen()
         self._gate = Gate(waiting="not looked yet") if settings.gates_dir else Gate()
@@ -115,6 +116,8 @@ class Daemon:
         health = await self._serve_health()
         self._tick()
         tasks = [asyncio.create_task(self._plugins.run()), asyncio.create_task(self._follow(changes))]
+        for task in tasks:
+            task.add_done_callback(self._task_ended)
         try:
             while not self._stopping:
                 self._woken.clear()
@@ -123,6 +126,8 @@ class Daemon:
                 if self._plan.restart:
                     break
                 await self._woken.wait()
+            if self._failure is not None:
+                raise self._failure
             return not self._stopping
         finally:
             self._timer.cancel()
@@ -133,6 +138,12 @@ class Daemon:
     def stop(self) -> None:
         self._stopping = True
         self._wake()
+
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        """Both run for ever: one that ends takes the daemon with it, so that the pod is started anew."""
+        if not task.cancelled() and (failure := task.exception()) is not None:
+            self._failure = failure
+            self.stop()
 
     def look_again(self) -> None:
         self._spec_is_due = True

@@ -48,7 +48,15 @@ def find_driver(host: Root, wanted: str | None) -> Driver:
 
 
 def tree_of(host: Root, driver_root: str) -> Tree:
-    return host if driver_root == "/" else Tree(host.resolve(driver_root))
+    return host if driver_root == "/" else Tree(_resolved(host, driver_root))
+
+
+def _resolved(tree: Tree, path: str) -> Path:
+    """Links in a circle lead nowhere; the plain path then says that nothing is there."""
+    try:
+        return tree.resolve(path)
+    except OSError:
+        return Path(f"{tree.base}{path}")
 
 
 def watched_paths(host: Root, wanted: str | None) -> list[Path]:
@@ -57,8 +65,8 @@ def watched_paths(host: Root, wanted: str | None) -> list[Path]:
     A library folder is watched whole: the spec names many files of it.
     """
     roots = [wanted] if wanted else [names.DRIVER_INSTALL_DIR, "/"]
-    folders = [tree_of(host, root).resolve(folder) for root in roots for folder in LIBRARY_DIRS]
-    versions = [host.resolve(path) for path in MODULE_VERSION_FILES]
+    folders = [_resolved(tree_of(host, root), folder) for root in roots for folder in LIBRARY_DIRS]
+    versions = [_resolved(host, path) for path in MODULE_VERSION_FILES]
     return [*dict.fromkeys(folders), host.base / "dev/nvidiactl", *versions]
 
 

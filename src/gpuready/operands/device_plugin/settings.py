@@ -29,6 +29,7 @@ DEFAULT_HOOK_PATH = "/usr/bin/nvidia-ctk"
 class Settings:
     """Environment of the daemon.
 
+    fail_on_init_error is read and has no effect: without a driver the daemon always waits and says why
     driver_root        "/" or the driver container's directory, as the host names it; None finds out
     device_list_strategy  how a container learns of its GPUs, in order
     config_file        a configuration (YAML or JSON); not read when `desired_dir` is set

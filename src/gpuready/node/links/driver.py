@@ -88,14 +88,42 @@ def places_of(host: Tree, install_dir: str) -> tuple[Place, Place]:
     return Place("/", host), Place(install_dir, Tree(host.resolve(install_dir)))
 
 
-def kernel_stamp(host: Tree) -> tuple[Any, ...]:
-    """The facts for which the kernel sends no event: looked at once a second."""
-    return (
-        host.exists(MODULE),
-        driver_files.find_module_version(host),
-        tuple(host.names_in("/sys/bus/pci/devices")),
-        device_nodes(host),
-    )
+class KernelLook:
+    """The facts for which the kernel sends no event, as cheap to read as can be: once a second, for ever.
+
+    Plain joins: nothing below /proc, /sys and /dev leads out of the host's tree.
+    """
+
+    def __init__(self, host: Tree) -> None:
+        base = os.path.realpath(host.base)
+        self._module = f"{base}{MODULE}"
+        self._version = f"{base}{driver_files.MODULE_VERSION_FILES[0]}"
+        self._pci = f"{base}/sys/bus/pci/devices"
+        self._dev = f"{base}/dev"
+
+    def stamp(self) -> tuple[Any, ...]:
+        nodes = [name for name in _names_in(self._dev) if name.startswith("nvidia")]
+        return os.path.exists(self._module), _bytes_of(self._version), _names_in(self._pci), sorted(nodes)
+
+
+def _names_in(path: str) -> list[str]:
+    try:
+        return os.listdir(path)
+    except OSError:
+        return []
+
+
+def _bytes_of(path: str) -> bytes:
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        return b""
+    try:
+        return os.read(descriptor, 4096)
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
 
 
 def device_nodes(host: Tree) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from gpuready.kube.trimmed import Node
 from gpuready.node import desired
 from gpuready.node.links import device_plugin as plugin_files
 from gpuready.node.links import discovery as machine_files
-from gpuready.node.links.driver import DriverLink, Look, kernel_stamp, paths_to_watch
+from gpuready.node.links.driver import DriverLink, KernelLook, Look, paths_to_watch
 from gpuready.node.root import Root, boot_id
 from gpuready.operands.node_agent import wishes as wishing
 from gpuready.operands.node_agent.decision import View
@@ -66,7 +66,8 @@ class Observer:
         self._clock = clock
         self._started_at = clock()
         self._machine = machine_files.gather(self._host)
-        self._kernel = kernel_stamp(self._host)
+        self._kernel_look = KernelLook(self._host)
+        self._kernel = self._kernel_look.stamp()
         self._settling = Settling(settings.settle_s)
         self._known_of_devices: Any = None
 
@@ -107,7 +108,7 @@ class Observer:
 
     def kernel_has_changed(self) -> bool:
         """For the one-second look at what sends no event."""
-        stamp = kernel_stamp(self._host)
+        stamp = self._kernel_look.stamp()
         changed, self._kernel = stamp != self._kernel, stamp
         if changed:
             self._machine = machine_files.gather(self._host)

@@ -1,4 +1,4 @@
-"""What the agent tells the cluster: GPUNode.status, the Node condition GPUReady, and Events.
+"""What the agent tells the cluster about its node: GPUNode.status and the Node condition GPUReady.
 
 Pure. Everything is made from the judgement and compared with what was told before, so that a restart or a
 pass that changes nothing tells nothing.
@@ -7,20 +7,18 @@ pass that changes nothing tells nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from gpuready import names
 from gpuready.api.gpunode import GPUNodeStatus
-from gpuready.chain import device_plugin, driver, summary
+from gpuready.chain import driver, summary
 from gpuready.chain.driver import Owner
-from gpuready.chain.verdict import Link, State, Verdict
+from gpuready.chain.verdict import Link, Verdict
 from gpuready.operands.node_agent.decision import Judgement, View
 
 Row = dict[str, Any]
-NORMAL, WARNING = "Normal", "Warning"
 
 
 # --- GPUNode.status ---------------------------------------------------------------------------------------
@@ -193,77 +191,3 @@ def condition_patch(view: View, judgement: Judgement, now: str) -> Row | None:
     if there.status == wanted["status"] and there.last_transition_time:
         wanted["lastTransitionTime"] = there.last_transition_time
     return wanted
-
-
-# --- Events -----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Draft:
-    """An Event to be: about the Node, or, with `device`, (also) about the pods that hold this GPU."""
-
-    type: str
-    reason: str
-    message: str
-    device: str = ""
-    on_node: bool = True
-
-
-@dataclass(frozen=True)
-class Told:
-    """What was already told: the part of GPUNode.status that Events are compared with."""
-
-    chain: Sequence[Mapping[str, Any]] = ()
-    devices: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
-
-    @classmethod
-    def of(cls, status: Mapping[str, Any]) -> Told:
-        return cls(status.get("chain") or (), status.get("devices") or ())
-
-
-def events_between(before: Told, after: Told) -> list[Draft]:
-    """Changes of verdicts and of devices worth an Event."""
-    return [*_verdict_events(before.chain, after.chain), *_device_events(before.devices, after.devices)]
-
-
-def _verdict_events(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]) -> list[Draft]:
-    told = {row.get("link"): row for row in before}
-    drafts = []
-    for row in after:
-        was = told.get(row["link"]) or {}
-        if (was.get("state"), was.get("reason")) == (row["state"], row["reason"]):
-            continue
-        if row["state"] in (State.BROKEN, State.DEGRADED):
-            drafts.append(Draft(WARNING, str(row["reason"]), _line(row)))
-        elif row["state"] == State.OK and was.get("state") in (State.BROKEN, State.DEGRADED, State.WAITING):
-            drafts.append(Draft(NORMAL, str(row["reason"]), _line(row)))
-    return drafts
-
-
-def _line(row: Mapping[str, Any]) -> str:
-    text = f"{row['link']}: {row['message']}"
-    return f"{text}; next: {row['nextStep']}" if row.get("nextStep") else text
-
-
-def _device_events(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]) -> list[Draft]:
-    told = {row.get("uuid"): row for row in before}
-    return [draft for row in after for draft in _events_of_device(told.get(row["uuid"]) or {}, row)]
-
-
-def _events_of_device(was: Mapping[str, Any], row: Mapping[str, Any]) -> list[Draft]:
-    name = f"GPU {row['index']} ({row['uuid']})"
-    xid = row.get("lastXid") or {}
-    has_new_xid = bool(xid) and xid != (was.get("lastXid") or {})
-    advice = device_plugin.advice(str(xid.get("action") or ""), int(row["index"]))
-    said = f"XID {xid.get('code')}; next: {advice}" if has_new_xid else ""
-    fell_ill = row["health"] == "Unhealthy" and was.get("health") != "Unhealthy"
-    if fell_ill:
-        why = row.get("reason") or (f"XID {xid['code']}" if xid else "no reason given")
-        text = f"{name} is unhealthy: {why}" + (f"; next: {advice}" if xid else "")
-        return [Draft(WARNING, "GpuUnhealthy", text, device=str(row["uuid"]))]
-    if has_new_xid:
-        ill = row["health"] == "Unhealthy"
-        return [Draft(WARNING, "GpuXid", f"{name}: {said}", device=str(row["uuid"]), on_node=ill)]
-    if row["health"] == "Healthy" and was.get("health") == "Unhealthy":
-        return [Draft(NORMAL, "GpuRecovered", f"{name} is healthy again", device=str(row["uuid"]))]
-    return []

@@ -20,8 +20,8 @@ from gpuready.kube.trimmed import Node
 from gpuready.log import Logger
 from gpuready.operands.node_agent import discovery, feature_labels, labels, report
 from gpuready.operands.node_agent.decision import Judgement, View
+from gpuready.operands.node_agent.events import Draft, events_between
 from gpuready.operands.node_agent.holders import Holding
-from gpuready.operands.node_agent.report import Draft, Told
 from gpuready.operands.node_agent.settings import LabelSource
 
 STATUS_INTERVAL_S = 1.0
@@ -135,7 +135,7 @@ class Reporter:
             return 0.0
         self._status.wrote(version, now)
         self._log.info("status written", reason=after.get("reason"), changed=sorted(patch))
-        for draft in report.events_between(Told.of(before), Told.of(after)):
+        for draft in events_between(before, after):
             await self._tell(draft, name)
         return 0.0
 
@@ -173,8 +173,8 @@ class Reporter:
     # --- Events ------------------------------------------------------------------------------------------
 
     async def _tell(self, draft: Draft, node: str) -> None:
-        holding = await self._find_holders() if draft.device else []
-        pods = [pod for pod in holding if any(device_of(id_) == draft.device for id_ in pod.device_ids)]
+        holding = await self._find_holders() if draft.devices else []
+        pods = [pod for pod in holding if any(device_of(id_) in draft.devices for id_ in pod.device_ids)]
         if draft.on_node or not pods:
             await self._events.event(
                 {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node, "uid": node}},

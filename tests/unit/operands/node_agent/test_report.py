@@ -17,11 +17,10 @@ from gpuready.log import get_logger
 from gpuready.node.desired import Desired
 from gpuready.operands.node_agent import feature_labels, report
 from gpuready.operands.node_agent.decision import View
-from gpuready.operands.node_agent.discovery import LabelSource
+from gpuready.operands.node_agent.events import Draft, events_between
 from gpuready.operands.node_agent.holders import Holding, find_uid
-from gpuready.operands.node_agent.report import Draft, Told
 from gpuready.operands.node_agent.reporter import Reporter
-from gpuready.operands.node_agent.settings import Settings
+from gpuready.operands.node_agent.settings import LabelSource, Settings
 from gpuready.operands.node_agent.wishes import Wishes
 
 
@@ -52,7 +51,7 @@ def device(health: str = "Healthy", xid: int = 0, time: str = "t1") -> dict[str,
     ],
 )
 def test_a_verdict_that_changes_is_an_event(before: list[Any], after: list[Any], events: list[str]) -> None:
-    drafts = report.events_between(Told(before), Told(after))
+    drafts = events_between({"chain": before}, {"chain": after})
 
     assert [draft.type for draft in drafts] == events
 
@@ -69,9 +68,19 @@ def test_a_verdict_that_changes_is_an_event(before: list[Any], after: list[Any],
     ],
 )
 def test_a_device_that_changes_is_an_event(before: list[Any], after: list[Any], reasons: list[str]) -> None:
-    drafts = report.events_between(Told((), before), Told((), after))
+    drafts = events_between({"devices": before}, {"devices": after})
 
     assert [draft.reason for draft in drafts] == reasons
+
+
+def test_gpus_that_change_together_make_one_event() -> None:
+    rows = [{**device(), "uuid": f"GPU-{index}", "index": index} for index in range(3)]
+    ill = [{**row, "health": "Unhealthy", "reason": "two driver versions"} for row in rows]
+
+    (draft,) = events_between({"devices": rows}, {"devices": ill})
+
+    assert draft.message == "GPUs 0, 1, 2: unhealthy: two driver versions"
+    assert draft.devices == ("GPU-0", "GPU-1", "GPU-2")
 
 
 class Spoken:
@@ -88,15 +97,19 @@ class Spoken:
     ("draft", "told"),
     [
         pytest.param(
-            Draft("Warning", "GpuXid", "…", device="GPU-0", on_node=False), ["Pod/train-0"], id="only the pod"
+            Draft("Warning", "GpuXid", "…", devices=("GPU-0",), on_node=False),
+            ["Pod/train-0"],
+            id="only the pod",
         ),
         pytest.param(
-            Draft("Warning", "GpuUnhealthy", "…", device="GPU-0"),
+            Draft("Warning", "GpuUnhealthy", "…", devices=("GPU-0",)),
             ["Node/n1", "Pod/train-0"],
             id="node and pod",
         ),
         pytest.param(
-            Draft("Warning", "GpuXid", "…", device="GPU-9", on_node=False), ["Node/n1"], id="nobody holds it"
+            Draft("Warning", "GpuXid", "…", devices=("GPU-9",), on_node=False),
+            ["Node/n1"],
+            id="nobody holds it",
         ),
     ],
 )

@@ -86,6 +86,10 @@ class Server(uvicorn.Server):
         self._app.end_streams()
         super().handle_exit(sig, frame)
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().shutdown(sockets)
+        self._captured_signals.clear()  # uvicorn would raise them again: being told to stop is no failure
+
 
 def _listen(host: str, port: int) -> socket.socket:
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)

@@ -7,7 +7,7 @@ import datetime
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from gpuready_sim.apiserver.app import ApiServer
@@ -75,7 +75,6 @@ class Api:
     server: ApiServer
     token: str
     agent: str = "tester/1.0"
-    open_watches: list[asyncio.Task[None]] = field(default_factory=list)
 
     async def call(
         self,
@@ -97,8 +96,12 @@ class Api:
             else:
                 answer.text += message.get("body", b"")
 
+        messages = [{"type": "http.request", "body": content, "more_body": False}]
+
         async def receive() -> Any:
-            return {"type": "http.request", "body": content, "more_body": False}
+            if not messages or method == "GET":
+                await asyncio.Event().wait()
+            return messages.pop()
 
         await self.server(self._scope(method, path, kind, accept, token), receive, send)
         return answer

@@ -10,15 +10,32 @@ from dataclasses import dataclass
 
 from gpuready.chain.verdict import Link, State, Verdict
 
+# An agent that is not Ready this long after its start will not be so by itself.
+STARTING_S = 30.0
+# A container that waits for one of these will not come up by itself.
+STUCK = (
+    "CrashLoopBackOff",
+    "ImagePullBackOff",
+    "ErrImagePull",
+    "InvalidImageName",
+    "CreateContainerError",
+    "CreateContainerConfigError",
+    "RunContainerError",
+)
+
 
 @dataclass(frozen=True)
 class AgentPod:
-    """The node agent's pod of one node, as far as a verdict needs it."""
+    """The node agent's pod of one node, as far as a verdict needs it.
+
+    running_s  since its container was started; 0 = it was not, or nobody knows
+    """
 
     name: str
     phase: str = "Running"
     ready: bool = True
     restarts: int = 0
+    running_s: float = 0.0
     waiting_reason: str = ""
     waiting_message: str = ""
 
@@ -124,10 +141,12 @@ def _silent(facts: ReportingFacts, agent: AgentPod) -> Verdict:
         evidence.append(agent.waiting_message)
     if agent.restarts:
         evidence.append(f"{agent.restarts} restarts")
-    state = State.BROKEN if agent.restarts or agent.phase == "Running" else State.WAITING
+    if not agent.restarts and agent.running_s < STARTING_S and agent.waiting_reason not in STUCK:
+        text = f"the node agent of {facts.node} is starting: {said}"
+        return _verdict(State.WAITING, "AgentStarting", text, evidence=tuple(evidence))
     return _verdict(
-        state,
-        "AgentSilent" if state is State.BROKEN else "AgentStarting",
+        State.BROKEN,
+        "AgentSilent",
         f"the node agent of {facts.node} does not report: {said}",
         evidence=tuple(evidence),
         next_step=f"kubectl logs {agent.name}, and kubectl describe pod {agent.name}",

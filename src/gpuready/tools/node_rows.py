@@ -11,23 +11,13 @@ from typing import Any
 
 from gpuready import names
 from gpuready.chain import reporting, summary
-from gpuready.chain.reporting import AgentPod, ReportingFacts
+from gpuready.chain.reporting import STUCK, AgentPod, ReportingFacts
 from gpuready.chain.verdict import Link, State, Verdict
 from gpuready.tools import placement
 from gpuready.tools.placement import Object, labels_of, name_of
-from gpuready.tools.snapshot import Snapshot
+from gpuready.tools.snapshot import Snapshot, seconds_between
 
 AGENT_OPERAND = "node-agent"
-# A container that waits for one of these will not come up by itself.
-STUCK = (
-    "CrashLoopBackOff",
-    "ImagePullBackOff",
-    "ErrImagePull",
-    "InvalidImageName",
-    "CreateContainerError",
-    "CreateContainerConfigError",
-    "RunContainerError",
-)
 _OPERAND_OF = {Link.DRIVER: "driver", Link.DEVICE_PLUGIN: "device-plugin"}
 
 
@@ -49,7 +39,7 @@ class NodeRow:
 
     @property
     def is_heard(self) -> bool:
-        return not any(v.link is Link.REPORTING and v.holds_up for v in self.verdicts)
+        return not any(v.link is Link.REPORTING and v.state is State.BROKEN for v in self.verdicts)
 
     @property
     def is_whole(self) -> bool:
@@ -133,7 +123,7 @@ def _reporting_facts(snapshot: Snapshot, node: Object, gpu_node: Object | None) 
         node=name,
         node_ready=ready.get("status") == "True",
         node_message=str(ready.get("message") or ""),
-        agent=_agent_pod(pod) if pod else None,
+        agent=_agent_pod(pod, snapshot.taken_at) if pod else None,
         kept_away_by=tuple(placement.taints_against_daemonset(node, discoverer)) if discoverer else (),
         unselected=tuple(placement.unmatched_selector(node, spec)),
         daemon_set=name_of(discoverer) if discoverer else "",
@@ -166,7 +156,7 @@ def _find_daemonset(daemonsets: Sequence[Object], matches: Any) -> Object | None
     return next((obj for obj in daemonsets if matches(labels_of(obj))), None)
 
 
-def _agent_pod(pod: Object) -> AgentPod:
+def _agent_pod(pod: Object, now: str) -> AgentPod:
     status = pod.get("status") or {}
     waiting = _waiting(pod)
     return AgentPod(
@@ -174,9 +164,16 @@ def _agent_pod(pod: Object) -> AgentPod:
         phase=str(status.get("phase") or ""),
         ready=_condition(pod, "Ready").get("status") == "True",
         restarts=sum(int(row.get("restartCount") or 0) for row in status.get("containerStatuses") or ()),
+        running_s=_running_s(pod, now),
         waiting_reason=str(waiting.get("reason") or ""),
         waiting_message=str(waiting.get("message") or ""),
     )
+
+
+def _running_s(pod: Object, now: str) -> float:
+    rows = (pod.get("status") or {}).get("containerStatuses") or ()
+    since = [((row.get("state") or {}).get("running") or {}).get("startedAt") for row in rows]
+    return max((seconds_between(str(each), now) for each in since if each), default=0.0)
 
 
 # --- what the node itself cannot know: the pods of our operands -------------------------------------------
@@ -209,15 +206,27 @@ def _without_pod(verdict: Verdict, snapshot: Snapshot, node: Object, operand: st
     daemonsets = [obj for obj in snapshot.daemonsets if labels_of(obj).get(names.OPERAND_LABEL) == operand]
     if not daemonsets:
         return replace(verdict, evidence=(*verdict.evidence, f"there is no DaemonSet for the {operand}"))
+    taints = {taint for obj in daemonsets for taint in placement.taints_against_daemonset(node, obj)}
+    if taints:
+        return _kept_away(verdict, operand, name_of(daemonsets[0]), sorted(taints))
     reasons = [_why_not_there(obj, node) for obj in daemonsets]
     return replace(verdict, evidence=(*verdict.evidence, *reasons))
 
 
+def _kept_away(verdict: Verdict, operand: str, daemonset: str, taints: Sequence[str]) -> Verdict:
+    tolerations = "; ".join(reporting.toleration_for(taint) for taint in taints)
+    return Verdict(
+        verdict.link,
+        State.BROKEN,
+        "OperandKeptAway",
+        f"the {operand} cannot run here: DaemonSet {daemonset} does not tolerate {', '.join(taints)}",
+        evidence=verdict.evidence,
+        next_step=f"add to spec.daemonsets.tolerations of the ClusterPolicy: {tolerations}",
+    )
+
+
 def _why_not_there(daemonset: Object, node: Object) -> str:
     name = name_of(daemonset)
-    taints = placement.taints_against_daemonset(node, daemonset)
-    if taints:
-        return f"DaemonSet {name} does not tolerate the taint {', '.join(taints)}"
     unmatched = placement.unmatched_selector(node, daemonset["spec"]["template"]["spec"])
     if unmatched:
         return f"DaemonSet {name} does not select this node: it asks for {', '.join(unmatched)}"

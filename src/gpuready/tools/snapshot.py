@@ -87,8 +87,20 @@ async def gather(client: KubeClient, *, pod_labels: str = "") -> Snapshot:
         daemonsets=[trimmed_daemonset(obj) for obj in daemonsets],
         policies=[_with_meta(obj, "status") for obj in policies or []],
         missing=tuple(missing),
-        taken_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        taken_at=now_text(),
     )
+
+
+def now_text() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def seconds_between(since: str, now: str) -> float:
+    """Of two RFC 3339 times; infinity when one of them is not known."""
+    try:
+        return (datetime.fromisoformat(now) - datetime.fromisoformat(since)).total_seconds()
+    except ValueError:
+        return float("inf")
 
 
 def save(snapshot: Snapshot, path: str) -> None:

@@ -82,6 +82,20 @@ AGENT = AgentPod("gpuready-node-agent-x1")
             id="the agent starts",
         ),
         pytest.param(
+            ReportingFacts("g1", agent=AgentPod("a", ready=False, running_s=3)),
+            State.WAITING,
+            "AgentStarting",
+            [],
+            id="the agent runs and is about to be ready",
+        ),
+        pytest.param(
+            ReportingFacts("g1", agent=AgentPod("a", ready=False, running_s=300)),
+            State.BROKEN,
+            "AgentSilent",
+            ["kubectl logs a"],
+            id="the agent runs and is not ready",
+        ),
+        pytest.param(
             ReportingFacts("g1", agent=AGENT, boot_id="b", reported_boot_id="a"),
             State.WAITING,
             "ReportFromEarlierBoot",

@@ -222,6 +222,21 @@ def test_a_driver_pod_that_crashes_is_a_problem_with_its_last_words() -> None:
     assert "6.8.0-71-generic" in told(finding)
 
 
+def test_an_operand_kept_away_by_a_taint_says_where_the_toleration_goes() -> None:
+    absent = link("device-plugin", "waiting", "PluginNotStarted", "has not reported")
+    seen = cluster(
+        node("g1", gpus=8, taints=[{"key": "team", "value": "ml", "effect": "NoSchedule"}]),
+        gpu_nodes=[gpu_node("g1", absent)],
+        daemonsets=[AGENT, daemonset("nvidia-device-plugin-daemonset", "device-plugin")],
+    )
+
+    (finding,) = findings(seen)
+
+    assert (finding.severity, finding.reason) == (Severity.PROBLEM, "OperandKeptAway")
+    assert "team=ml" in finding.message
+    assert "spec.daemonsets.tolerations" in finding.next_step
+
+
 def test_a_plugin_pod_that_is_not_there_says_which_label_is_missing() -> None:
     absent = link("device-plugin", "waiting", "PluginNotStarted", "has not reported")
     selector = {"nvidia.com/gpu.deploy.device-plugin": "true"}

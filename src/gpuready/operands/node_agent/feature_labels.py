@@ -16,13 +16,14 @@ from gpuready.operands.node_agent.decision import View
 def labels_of(view: View, ours: Mapping[str, str]) -> dict[str, str]:
     """What the node should carry under nvidia.com/ from us.
 
-    ours   what we wrote before: kept while the driver does not answer, so that a reboot or a driver update
-           does not make pods lose the node they select
+    ours   what we wrote before: kept while the driver or one of its GPUs does not answer, so that a reboot, a
+           driver update or a lost GPU does not make pods lose the node they select
     """
     if not view.wishes.feature_labels:
         return {}
-    if view.inventory is None:
-        return {key: value for key, value in ours.items() if key.startswith(PREFIX)}
+    before = {key: value for key, value in ours.items() if key.startswith(PREFIX)}
+    if view.inventory is None or (view.inventory.failures and before):
+        return before
     config = (view.wishes.plugin.config if view.wishes.plugin else None) or {}
     strategy = str((config.get("flags") or {}).get("migStrategy") or "none")
     return feature_labels(view.inventory, sharing_of(view.record, config), mig_strategy=strategy)

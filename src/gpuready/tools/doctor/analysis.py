@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from gpuready import names
@@ -17,7 +16,7 @@ from gpuready.tools.doctor import pending
 from gpuready.tools.doctor.finding import Finding, Severity, finding_of
 from gpuready.tools.node_rows import NodeRow, rows_of
 from gpuready.tools.placement import Object, name_of
-from gpuready.tools.snapshot import Snapshot
+from gpuready.tools.snapshot import Snapshot, seconds_between
 
 # A policy that nobody has answered for this long: nobody is there to answer.
 OPERATOR_PATIENCE_S = 15.0
@@ -142,19 +141,12 @@ def _is_unanswered(policy: Object, status: Mapping[str, Any], now: str) -> bool:
     meta = policy["metadata"]
     if status.get("observedGeneration") == meta.get("generation") and status.get("state"):
         return False
-    return _age_s(str(meta.get("creationTimestamp") or ""), now) > OPERATOR_PATIENCE_S
+    return seconds_between(str(meta.get("creationTimestamp") or ""), now) > OPERATOR_PATIENCE_S
 
 
 def _generations(policy: Object, status: Mapping[str, Any]) -> tuple[str, ...]:
     seen = status.get("observedGeneration")
     return (f"generation {policy['metadata'].get('generation')}, last one answered: {seen or 'none'}",)
-
-
-def _age_s(since: str, now: str) -> float:
-    try:
-        return (datetime.fromisoformat(now) - datetime.fromisoformat(since)).total_seconds()
-    except ValueError:
-        return float("inf")
 
 
 def _condition(status: Mapping[str, Any], type_: str) -> Mapping[str, Any]:

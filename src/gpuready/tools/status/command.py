@@ -86,7 +86,12 @@ class Watcher:
     def _snapshot(self) -> Snapshot:
         lists = {name: cache.values() for name, cache in self._caches.items()}
         return Snapshot(
-            lists["nodes"], lists["gpu_nodes"], lists["pods"], lists["daemonsets"], lists["policies"]
+            lists["nodes"],
+            lists["gpu_nodes"],
+            lists["pods"],
+            lists["daemonsets"],
+            lists["policies"],
+            taken_at=snapshots.now_text(),
         )
 
 

@@ -12,6 +12,7 @@ from tests.unit.operands.node_agent.machine import device_row, inventory
 
 from gpuready.chain.driver import DriverFacts
 from gpuready.errors import UsageError
+from gpuready.gpu.inventory import Failure
 from gpuready.gpu.tree import Tree
 from gpuready.log import get_logger
 from gpuready.node.desired import Desired
@@ -215,5 +216,9 @@ def test_feature_labels_follow_the_sharing_in_force_not_the_one_asked_for() -> N
 def test_feature_labels_stay_while_the_driver_does_not_answer() -> None:
     ours = {"nvidia.com/gpu.count": "1", "feature.node.kubernetes.io/pci-10de.present": "true"}
 
+    lost = Failure(1, 15, "GpuIsLost", "answered GpuIsLost (15)")
     assert feature_labels.labels_of(view(inventory=None), ours) == {"nvidia.com/gpu.count": "1"}
+    assert feature_labels.labels_of(view(inventory=inventory(1, failures=(lost,))), ours) == {
+        "nvidia.com/gpu.count": "1"
+    }
     assert feature_labels.labels_of(view(wishes=Wishes()), ours) == {}

@@ -58,7 +58,7 @@ def set_up(*, level: str | None = None, form: str | None = None) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel((level or os.environ.get("GPUREADY_LOG_LEVEL", "info")).upper())
-    for chatty in ("grpclib", "asyncio", "aiohttp"):
+    for chatty in ("grpclib", "asyncio", "aiohttp", "uvicorn"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +12,7 @@ from rich.table import Table
 
 from gpuready_sim.client import Resource
 from gpuready_sim.cluster.handle import Cluster
-from gpuready_sim.scenarios.story import Story
+from gpuready_sim.scenarios.story import BrokenExpectation, Story
 
 GPU_NODES = Resource("gpuready.dev", "v1alpha1", "gpunodes", "GPUNode", namespaced=False)
 Row = dict[str, str]
@@ -27,7 +28,14 @@ class ChainView:
         self._rows: dict[str, Row] = {}
         self._started = time.monotonic()
 
-    async def follow(self, done: Callable[[dict[str, Row]], bool]) -> None:
+    async def follow(self, done: Callable[[dict[str, Row]], bool], *, timeout_s: float) -> None:
+        try:
+            await asyncio.wait_for(self._shown(done), timeout_s)
+        except TimeoutError as exc:
+            rows = "; ".join(f"{name}: {row}" for name, row in sorted(self._rows.items()))
+            raise BrokenExpectation(f"the chains are not whole after {timeout_s:g} s: {rows}") from exc
+
+    async def _shown(self, done: Callable[[dict[str, Row]], bool]) -> None:
         if not self._story.console.is_terminal:
             await self._watch(done, lambda name: self._line(name))
             return

@@ -57,8 +57,7 @@ async def _policy(story: Story, cluster: Cluster) -> None:
         )
         story.say("$ kubectl apply -f examples/sharing.yaml -f examples/clusterpolicy.yaml")
         await cluster.apply(example("sharing.yaml"), example("clusterpolicy.yaml"))
-        view = ChainView(story, cluster)
-        await asyncio.wait_for(view.follow(_all_whole), 60)
+        await ChainView(story, cluster).follow(_all_whole, timeout_s=60)
         policy = await cluster.wait(POLICIES, "cluster-policy", until=_is_ready, timeout_s=30)
     story.expect(True, "the policy is ready", policy.get("status"))
     found = {node: await cluster.allocatable(node) for node in ("cpu", "a100", "h100", "rtx4090")}

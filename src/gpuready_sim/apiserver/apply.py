@@ -18,6 +18,7 @@ from gpuready_sim.apiserver import fields as fieldsets
 from gpuready_sim.apiserver.fields import FieldSet, SchemaMismatch
 from gpuready_sim.apiserver.schema import UNTYPED, Schema
 from gpuready_sim.apiserver.typed_merge import merged
+from gpuready_sim.apiserver.validation import decoded as decoded_value
 
 Object = dict[str, Any]
 
@@ -135,7 +136,7 @@ def apply(
     """
     schema = schema or UNTYPED
     before, owners = _taken_apart(live or {})
-    wanted = _appliable(applied, drop_nulls=bool(schema.ref))
+    wanted = _appliable(applied, schema)
     me = ManagerId(manager, APPLY, subresource, "")
     try:
         if live is not None and not owners:
@@ -253,16 +254,11 @@ def _put_together(obj: Object, owners: Owners) -> Object:
     return obj | {"metadata": metadata}
 
 
-def _appliable(applied: Object, *, drop_nulls: bool) -> Object:
-    wanted: Object = _without_nulls(applied) if drop_nulls else applied
+def _appliable(applied: Object, schema: Schema) -> Object:
+    """What an apply may say; objects of built-in kinds first become what a typed server would decode."""
+    wanted: Object = decoded_value(applied, schema) if schema.ref else applied
     metadata = wanted.get("metadata") or {}
     return wanted | {"metadata": {key: value for key, value in metadata.items() if key not in NEVER_APPLIED}}
-
-
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nulls(child) for key, child in value.items() if child is not None}
-    return [_without_nulls(child) for child in value] if isinstance(value, list) else value
 
 
 def _first_owner(live: Object, schema: Schema, api_version: str, now: str) -> Owners:

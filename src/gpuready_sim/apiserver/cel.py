@@ -6,9 +6,11 @@ apiextensions pkg/apiserver/schema/cel/*.go.
 
 from __future__ import annotations
 
+import base64
 import ipaddress
 import re
 from collections.abc import Mapping
+from datetime import UTC, date, datetime, time, timedelta
 from functools import cache, lru_cache
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -53,7 +55,7 @@ def evaluate(expression: str, values: Mapping[str, Any]) -> Any:
     values   variables by name; maps from objects must carry escaped field names (see `cel_value`)
     raises   CelError with the text that users see
     """
-    program = _program(expression, tuple(sorted(values)))
+    program = _program(expression, tuple(sorted((name, _kind_of(value)) for name, value in values.items())))
     try:
         result = program.eval(data=dict(values))
     except Exception as exc:
@@ -67,7 +69,7 @@ def evaluate(expression: str, values: Mapping[str, Any]) -> Any:
 def check(expression: str, variables: tuple[str, ...] = ("self",)) -> str:
     """Why the expression does not compile, or nothing."""
     try:
-        _program(expression, tuple(sorted(variables)))
+        _program(expression, tuple(sorted((name, "DYN") for name in variables)))
     except CelError as exc:
         return str(exc)
     return ""
@@ -88,6 +90,30 @@ def cel_value(value: Any, schema: Schema) -> Any:
     if schema.type == "number" and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     return value
+
+
+def rule_value(value: Any, schema: Schema) -> Any:
+    """What a rule gets as `self`: like `cel_value`, and times and durations as such.
+
+    Deeper down they stay strings: the library takes no times inside maps.
+    """
+    form = schema.node.get("format")
+    return _typed(value, form) if form and isinstance(value, str) else cel_value(value, schema)
+
+
+def _typed(text: str, form: str) -> Any:
+    """Strings of these formats are values of their own in rules."""
+    if form in ("date-time", "datetime"):
+        return datetime.fromisoformat(text)
+    if form == "date":
+        return datetime.combine(date.fromisoformat(text), time(), UTC)
+    if form == "duration":
+        return timedelta(seconds=sum(float(n) * UNITS[unit] for n, unit in DURATION.findall(text)))
+    return base64.b64decode(text) if form == "byte" else text
+
+
+DURATION: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
+UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 @lru_cache(maxsize=1024)
@@ -118,8 +144,15 @@ def _first_line(exc: object) -> str:
     return str(exc).strip().splitlines()[0] if str(exc).strip() else type(exc).__name__
 
 
+def _kind_of(value: Any) -> str:
+    """Times and durations must be declared; everything else may be anything."""
+    if isinstance(value, datetime):
+        return "TIMESTAMP"
+    return "DURATION" if isinstance(value, timedelta) else "DYN"
+
+
 @lru_cache(maxsize=2048)
-def _program(expression: str, variables: tuple[str, ...]) -> Any:
+def _program(expression: str, variables: tuple[tuple[str, str], ...]) -> Any:
     try:
         return _environment(variables).compile(expression)
     except Exception as exc:
@@ -127,12 +160,12 @@ def _program(expression: str, variables: tuple[str, ...]) -> Any:
 
 
 @cache
-def _environment(variables: tuple[str, ...]) -> Any:
+def _environment(variables: tuple[tuple[str, str], ...]) -> Any:
     from cel_expr_python import cel
     from cel_expr_python.ext import ext_bindings, ext_math, ext_optional, ext_strings
 
     return cel.NewEnv(
-        variables=dict.fromkeys(variables, cel.Type.DYN),
+        variables={name: getattr(cel.Type, kind) for name, kind in variables},
         extensions=[
             ext_strings.ExtStrings(),
             ext_optional.ExtOptional(),

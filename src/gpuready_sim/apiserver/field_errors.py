@@ -6,9 +6,9 @@ Source: kubernetes, staging/src/k8s.io/apimachinery/pkg/util/validation/field/er
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 WORDS = {
     "Required": "Required value",
@@ -44,6 +44,12 @@ class TypeName:
     name: str
 
 
+OMITTED: Final = TypeName("")
+# The value of an error that tells none: `spec: Invalid value: image is immutable`.
+NOWHERE: Final = "<nil>"
+# The path of errors that name their field in the text, as the server prints it.
+
+
 @dataclass(frozen=True)
 class FieldError:
     """One complaint about one field.
@@ -71,7 +77,7 @@ class FieldError:
     def body(self) -> str:
         """The sentence without the path, as it stands in status.details.causes[].message."""
         text = WORDS.get(self.type, self.type)
-        if self.type not in WITHOUT_VALUE:
+        if self.type not in WITHOUT_VALUE and self.value is not OMITTED:
             text += f": {shown(self.value)}"
         return f"{text}: {self.detail}" if self.detail else text
 
@@ -96,28 +102,9 @@ def aggregate(errors: Sequence[FieldError]) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value as the server prints it: strings quoted, maps as Go would."""
+    """A value as the server prints it, which is as JSON."""
     if isinstance(value, TypeName):
-        return json.dumps(value.name)
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
-    if isinstance(value, (int, float)):
-        return _number(value)
-    return _go(value)
-
-
-def _number(value: int | float) -> str:
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-
-
-def _go(value: Any) -> str:
-    if isinstance(value, Mapping):
-        inner = ", ".join(f"{json.dumps(key)}:{_go(value[key])}" for key in sorted(value))
-        return f"map[string]interface {{}}{{{inner}}}"
-    if isinstance(value, list):
-        return "[]interface {}{" + ", ".join(_go(one) for one in value) + "}"
-    return "interface {}(nil)" if value is None else shown(value)
+        value = value.name
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False)

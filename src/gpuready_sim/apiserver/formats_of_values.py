@@ -21,7 +21,7 @@ LONG_DURATION: Final = re.compile(r"\d+(\.\d+)?\s*(ns|us|µs|ms|s|m|h|d|w|[a-z]+
 DATE_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 UUID: Final = re.compile(r"(?i)[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}")
 HOSTNAME: Final = re.compile(
-    r"(?i)[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*\.?"
+    r"(?i)[a-z0-9](-?[a-z0-9]{0,62})?|([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\.)+[a-z]{2,63}"
 )
 EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+")
 
@@ -61,7 +61,7 @@ RULES: Final[Mapping[str, Callable[[str], bool]]] = {
     "email": _matching(EMAIL),
     "ipv4": _tried(ipaddress.IPv4Address),
     "ipv6": _tried(ipaddress.IPv6Address),
-    "cidr": _tried(lambda text: ipaddress.ip_network(text, strict=False)),
+    "cidr": lambda text: "/" in text and _tried(lambda one: ipaddress.ip_network(one, strict=False))(text),
     "byte": _tried(lambda text: base64.b64decode(text, validate=True)),
     "uri": _is_uri,
 }

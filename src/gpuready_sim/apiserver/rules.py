@@ -11,7 +11,7 @@ from typing import Any
 
 from gpuready_sim.apiserver import cel
 from gpuready_sim.apiserver.cel import CelError
-from gpuready_sim.apiserver.field_errors import FieldError, TypeName
+from gpuready_sim.apiserver.field_errors import OMITTED, FieldError, TypeName
 from gpuready_sim.apiserver.fields import element_key
 from gpuready_sim.apiserver.schema import INT_OR_STRING, MAP, Schema
 
@@ -111,14 +111,14 @@ def _correlated(old: Any, schema: Schema) -> dict[str, Any]:
 
 
 def _verdict(rule: Rule, value: Any, old: Any, schema: Schema, path: str) -> Iterator[FieldError]:
-    values = {"self": cel.cel_value(value, schema)}
+    values = {"self": cel.rule_value(value, schema)}
     if rule.is_transition:
         if old is ABSENT or old is None:
             if not rule.optional_old:
                 return
             values["oldSelf"] = None
         else:
-            values["oldSelf"] = cel.cel_value(old, schema)
+            values["oldSelf"] = cel.rule_value(old, schema)
     expression = _with_optional_old(rule.expression, values) if rule.optional_old else rule.expression
     try:
         holds = cel.evaluate(expression, values)
@@ -128,7 +128,8 @@ def _verdict(rule: Rule, value: Any, old: Any, schema: Schema, path: str) -> Ite
         return
     if holds is not True:
         at = _below(path, rule.field_path)
-        yield FieldError(at, rule.reason, _kind(schema), _message(rule, values))
+        shown = OMITTED if isinstance(value, (dict, list)) else value
+        yield FieldError(at, rule.reason, shown, _message(rule, values))
 
 
 def _with_optional_old(expression: str, values: dict[str, Any]) -> str:

@@ -70,9 +70,9 @@ def default_builtin(obj: dict[str, Any]) -> dict[str, Any]:
 
 
 def prune_builtin(obj: dict[str, Any]) -> dict[str, Any]:
-    """The object without fields that its kind does not have, as a typed server would decode it."""
+    """The object as a typed server would decode it: no unknown fields, no nulls, canonical quantities."""
     schema = _schema_of_object(obj)
-    return validation.known_part(obj, schema) if schema is not None else obj
+    return validation.decoded(obj, schema) if schema is not None else obj
 
 
 @cache

@@ -57,7 +57,7 @@ def _retained(live: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
         return dict(live)
     if not isinstance(keys, list):
         raise bad_request("invalid patch format of retainKeys")
-    if any(key not in keys for key in patch if not key.startswith("$")):
+    if any(key not in keys for key, value in patch.items() if value is not None and not key.startswith("$")):
         raise bad_request("retainKeys has inconsistent keys with the patch")
     return {key: value for key, value in live.items() if key in keys}
 
@@ -73,17 +73,19 @@ def _merge_value(live: Any, patch: Any, schema: Schema) -> Any:
 
 
 def _merge_list(live: list[Any], patch: list[Any], schema: Schema) -> list[Any]:
-    if not all(isinstance(item, dict) for item in patch):
-        return live + [item for item in dict.fromkeys(patch) if item not in live]
-    if any(item.get(PATCH) == "replace" for item in patch):
-        return [_without_directives(item) for item in patch if item.get(PATCH) != "replace"]
+    """The joined list; elements of the patch take their order from it."""
     key = schema.patch_merge_key
-    if not key:
-        return [_without_directives(item) for item in patch]
+    if not patch:
+        return live
+    if not all(isinstance(item, dict) for item in patch):
+        joined = live + [item for item in dict.fromkeys(patch) if item not in live]
+        return _ordered(joined, patch, live, "")
+    if any(item.get(PATCH) == "replace" for item in patch) or not key:
+        return [_without_directives(item) for item in patch if item.get(PATCH) != "replace"]
     out = list(live)
     for item in patch:
         _merge_element(out, item, key, schema)
-    return out
+    return _ordered(out, patch, live, key)
 
 
 def _merge_element(out: list[Any], item: dict[str, Any], key: str, schema: Schema) -> None:
@@ -112,20 +114,31 @@ def _reorder(out: dict[str, Any], name: str, order: Any, live: dict[str, Any], s
         raise bad_request(f"invalid patch format of $setElementOrder list: {name}")
     if not isinstance(items, list):
         return
-    key = schema.child(name).patch_merge_key
+    out[name] = _ordered(items, order, live.get(name) or [], schema.child(name).patch_merge_key)
+
+
+def _ordered(items: list[Any], order: list[Any], live: list[Any], key: str) -> list[Any]:
+    """The elements that `order` names in its order, the others where they stood before.
+
+    In lists of objects, new elements count as standing where deleted ones left room, as in the server.
+    """
 
     def identity(item: Any) -> Any:
         return item.get(key) if isinstance(item, dict) else item
 
     wanted = {identity(item): i for i, item in enumerate(order)}
-    before = {identity(item): i for i, item in enumerate(live.get(name) or [])}
+    known = [identity(item) for item in live]
+    if key:
+        present = {identity(item) for item in items}
+        left = [one for one in known if one in present]
+        known = (left + [one for one in wanted if one in present and one not in left])[: len(live)]
+    before = {one: i for i, one in enumerate(known)}
     mine = sorted(
         (item for item in items if identity(item) in wanted), key=lambda item: wanted[identity(item)]
     )
     others = [item for item in items if identity(item) not in wanted]
-    out[name] = _interleaved(
-        others, mine, [before.get(identity(i)) for i in others], [before.get(identity(i)) for i in mine]
-    )
+    at = [[before.get(identity(item)) for item in group] for group in (others, mine)]
+    return _interleaved(others, mine, at[0], at[1])
 
 
 def _interleaved(

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from gpuready_sim.apiserver import kind_rules, names
 from gpuready_sim.apiserver.field_errors import FieldError
-from gpuready_sim.apiserver.quantity import MESSAGE, is_quantity
+from gpuready_sim.apiserver.quantity import MESSAGE, canonical_quantity, is_quantity
 from gpuready_sim.apiserver.schema import INT_OR_STRING, QUANTITY, Schema
 
 Object = dict[str, Any]
@@ -36,21 +36,23 @@ def validate_update(new: Object, old: Object) -> list[FieldError]:
     return kind_rules.validate_update(new, old)
 
 
-def known_part(value: Any, schema: Schema) -> Any:
-    """The value without fields that its type does not know."""
+def decoded(value: Any, schema: Schema) -> Any:
+    """As a typed server would decode it: no unknown fields, no nulls, quantities in canonical form."""
     if isinstance(value, dict):
-        properties = schema.properties
+        properties, values = schema.properties, schema.additional
         if properties:
             return {
-                name: known_part(child, properties[name])
+                name: decoded(child, properties[name])
                 for name, child in value.items()
-                if name in properties
+                if name in properties and child is not None
             }
-        values = schema.additional
-        if values is not None and values.type in ("object", "array"):
-            return {name: known_part(child, values) for name, child in value.items()}
-    elif isinstance(value, list) and schema.items is not None and schema.items.type in ("object", "array"):
-        return [known_part(child, schema.items) for child in value]
+        if values is not None:
+            return {name: decoded(child, values) for name, child in value.items() if child is not None}
+    elif isinstance(value, list):
+        element = schema.items
+        return value if element is None else [decoded(child, element) for child in value]
+    elif schema.type == QUANTITY and is_quantity(value):
+        return canonical_quantity(value)
     return value
 
 

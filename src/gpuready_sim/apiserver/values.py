@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Final
 
 from gpuready_sim.apiserver import formats_of_values
-from gpuready_sim.apiserver.field_errors import FieldError, TypeName, not_supported, shown
-from gpuready_sim.apiserver.schema import INT_OR_STRING, MAP, SET, Schema
+from gpuready_sim.apiserver.field_errors import NOWHERE, FieldError, TypeName, not_supported, shown
+from gpuready_sim.apiserver.schema import ANY, INT_OR_STRING, MAP, SET, Node, Schema
 
 NUMBERS: Final = (int, float)
 
@@ -22,23 +23,22 @@ def validate_value(value: Any, schema: Schema, path: str, errors: list[FieldErro
     """Append everything wrong with the value at `path` and below it."""
     if value is None:
         if not schema.nullable and schema.type:
-            errors.append(_mismatch(value, schema, path))
+            errors += _mismatches(value, schema, path)
         return
     if not _fits(value, schema.type):
-        errors.append(_mismatch(value, schema, path))
-        return
-    if isinstance(value, dict):
-        _object(value, schema, path, errors)
-    elif isinstance(value, list):
-        _array(value, schema, path, errors)
-    elif isinstance(value, str):
+        errors += _mismatches(value, schema, path)
+    else:
+        errors += _junctors(value, schema, path)
+    if isinstance(value, str) and schema.type in ("string", INT_OR_STRING, ANY):
         errors += _string(value, schema.node, path)
     elif isinstance(value, NUMBERS) and not isinstance(value, bool):
-        errors += _number(value, schema.node, path)
+        errors += _number(value, schema, path)
+    elif isinstance(value, list) and schema.type in ("array", ANY):
+        _array(value, schema, path, errors)
     if "enum" in schema.node and value not in schema.node["enum"]:
         errors.append(_outside_enum(value, schema, path))
-    if any(key in schema.node for key in JUNCTORS):
-        errors += _junctors(value, schema, path)
+    if isinstance(value, dict) and schema.type in ("object", ANY):
+        _object(value, schema, path, errors)
 
 
 def _object(value: dict[str, Any], schema: Schema, path: str, errors: list[FieldError]) -> None:
@@ -52,7 +52,7 @@ def _object(value: dict[str, Any], schema: Schema, path: str, errors: list[Field
             validate_value(child, field, f"{path}.{name}" if name in properties else _key(path, name), errors)
     most, least = schema.node.get("maxProperties"), schema.node.get("minProperties")
     if most is not None and len(value) > most:
-        errors.append(FieldError(path, "TooMany", len(value), f"must have at most {most} items"))
+        errors.append(FieldError(path, "TooMany", len(value), _at_most(most)))
     if least is not None and len(value) < least:
         errors.append(
             FieldError(path, "Invalid", len(value), f"{path} in body should have at least {least} properties")
@@ -78,33 +78,35 @@ def _array(value: list[Any], schema: Schema, path: str, errors: list[FieldError]
             validate_value(item, element, f"{path}[{i}]", errors)
     most, least = schema.node.get("maxItems"), schema.node.get("minItems")
     if most is not None and len(value) > most:
-        errors.append(FieldError(path, "TooMany", len(value), f"must have at most {most} items"))
+        errors.append(FieldError(path, "TooMany", len(value), _at_most(most)))
     if least is not None and len(value) < least:
         errors.append(
             FieldError(path, "Invalid", len(value), f"{path} in body should have at least {least} items")
         )
     if schema.relation == SET or schema.node.get("uniqueItems"):
-        errors += _duplicates(value, [json.dumps(item, sort_keys=True) for item in value], path)
+        errors += _duplicates(value, path)
     elif schema.relation == MAP:
-        errors += _duplicate_keys(value, schema, path)
+        errors += _duplicates(_identities(value, schema), path)
 
 
-def _duplicates(items: list[Any], keys: list[str], path: str) -> Iterator[FieldError]:
-    seen = set()
-    for i, (item, key) in enumerate(zip(items, keys, strict=True)):
-        if key in seen:
+def _duplicates(items: list[Any], path: str) -> Iterator[FieldError]:
+    """The second occurrence of every repeated value; further ones say nothing new."""
+    times: Counter[str] = Counter()
+    for i, item in enumerate(items):
+        key = json.dumps(item, sort_keys=True)
+        times[key] += 1
+        if times[key] == 2:
             yield FieldError(f"{path}[{i}]", "Duplicate", item)
-        seen.add(key)
 
 
-def _duplicate_keys(items: list[Any], schema: Schema, path: str) -> Iterator[FieldError]:
-    found = [
-        {key: item.get(key, schema.key_defaults.get(key)) for key in schema.list_map_keys}
-        for item in items
-        if isinstance(item, dict)
+def _identities(items: list[Any], schema: Schema) -> list[dict[str, Any]]:
+    """What tells the elements of a list map apart."""
+    found = [item if isinstance(item, dict) else {} for item in items]
+    keys, defaults = schema.list_map_keys, schema.key_defaults
+    return [
+        {key: item.get(key, defaults.get(key)) for key in keys if key in item or key in defaults}
+        for item in found
     ]
-    identities = [{key: value for key, value in one.items() if value is not None} for one in found]
-    return _duplicates(identities, [json.dumps(one, sort_keys=True) for one in identities], path)
 
 
 def _string(value: str, node: dict[str, Any], path: str) -> Iterator[FieldError]:
@@ -126,8 +128,11 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(re.sub(r"(?<!\\)\$(?=$|\||\))", r"\\Z", pattern), re.ASCII)
 
 
-def _number(value: int | float, node: dict[str, Any], path: str) -> Iterator[FieldError]:
-    most, least, step = node.get("maximum"), node.get("minimum"), node.get("multipleOf")
+def _number(value: int | float, schema: Schema, path: str) -> Iterator[FieldError]:
+    node = schema.node
+    most, least, step = (_bound(node.get(name), value) for name in ("maximum", "minimum", "multipleOf"))
+    if schema.type == "integer":
+        yield from _wrong_integer(value, node, path)
     if most is not None and (value > most or (node.get("exclusiveMaximum") and value == most)):
         words = "less than" if node.get("exclusiveMaximum") else "less than or equal to"
         yield FieldError(path, "Invalid", value, f"{path} in body should be {words} {shown(most)}")
@@ -136,10 +141,18 @@ def _number(value: int | float, node: dict[str, Any], path: str) -> Iterator[Fie
         yield FieldError(path, "Invalid", value, f"{path} in body should be {words} {shown(least)}")
     if step and value % step:
         yield FieldError(path, "Invalid", value, f"{path} in body should be a multiple of {shown(step)}")
-    bits = {"int32": 31, "int64": 63}.get(node.get("format", ""))
-    if bits and node.get("type") == "integer" and not -(2**bits) <= value < 2**bits:
-        detail = f"Checked value must be of type integer with format {node['format']} in {path}"
-        yield FieldError(path, "Invalid", value, detail)
+
+
+def _bound(bound: int | float | None, value: int | float) -> int | float | None:
+    """The server compares integers with the whole part of a bound."""
+    return int(bound) if bound is not None and isinstance(value, int) else bound
+
+
+def _wrong_integer(value: int | float, node: dict[str, Any], path: str) -> Iterator[FieldError]:
+    bits = {"int32": 31, "int64": 63}.get(node.get("format", ""), 63)
+    if not _is_integer(value) or not -(2**bits) <= value < 2**bits:
+        form = f"with format {node['format']}" if node.get("format") else "(default format)"
+        yield _told(f"Checked value must be of type integer {form} in {path}")
 
 
 def _outside_enum(value: Any, schema: Schema, path: str) -> FieldError:
@@ -152,39 +165,44 @@ def _outside_enum(value: Any, schema: Schema, path: str) -> FieldError:
     return FieldError(path, "NotSupported", value, detail)
 
 
-JUNCTORS: Final = ("allOf", "anyOf", "oneOf", "not")
-
-
 def _junctors(value: Any, schema: Schema, path: str) -> list[FieldError]:
-    def wrong(node: dict[str, Any]) -> list[FieldError]:
-        found: list[FieldError] = []
-        validate_value(value, Schema(node), path, found)
-        return found
-
+    """anyOf, oneOf, allOf and not: a sentence each, followed by what the first alternative missed."""
+    node, named = schema.node, json.dumps(path)
     errors: list[FieldError] = []
-    node = schema.node
-    for part in node.get("allOf", ()):
-        errors += wrong(part)
-    if "anyOf" in node and not any(not wrong(part) for part in node["anyOf"]):
-        errors.append(_invalid(value, path, f"{path} in body must validate at least one schema (anyOf)"))
-    if "oneOf" in node:
-        fitting = sum(not wrong(part) for part in node["oneOf"])
+    if node.get("anyOf"):
+        tried = [_wrong(part, value, path) for part in node["anyOf"]]
+        if all(tried):
+            errors += [_told(f"{named} must validate at least one schema (anyOf)"), *tried[0]]
+    if node.get("oneOf"):
+        tried = [_wrong(part, value, path) for part in node["oneOf"]]
+        fitting = sum(not one for one in tried)
         if fitting != 1:
-            text = f"{path} in body must validate one and only one schema (oneOf)."
-            if fitting:
-                text += f" Found {fitting} valid alternatives"
-            else:
-                text += " Found none valid"
-            errors.append(_invalid(value, path, text))
-    if "not" in node and not wrong(node["not"]):
-        errors.append(_invalid(value, path, f"{path} in body must not validate the schema (not)"))
+            found = f"Found {fitting} valid alternatives" if fitting else "Found none valid"
+            errors.append(_told(f"{named} must validate one and only one schema (oneOf). {found}"))
+            errors += [] if fitting else tried[0]
+    if node.get("allOf"):
+        tried = [_wrong(part, value, path) for part in node["allOf"]]
+        errors += [error for one in tried for error in one]
+        if any(tried):
+            none = ". None validated" if all(tried) else ""
+            errors.append(_told(f"{named} must validate all the schemas (allOf){none}"))
+    if "not" in node and not _wrong(node["not"], value, path):
+        errors.append(_told(f"{named} must not validate the schema (not)"))
     return errors
 
 
-def _invalid(value: Any, path: str, text: str) -> FieldError:
-    return FieldError(
-        path, "Invalid", value if isinstance(value, (str, int, float)) else TypeName(json_kind(value)), text
-    )
+def _wrong(node: Node, value: Any, path: str) -> list[FieldError]:
+    found: list[FieldError] = []
+    validate_value(value, Schema(node), path, found)
+    return found
+
+
+def _told(text: str) -> FieldError:
+    return FieldError(NOWHERE, "Invalid", "", text)
+
+
+def _at_most(most: int) -> str:
+    return f"must have at most {most} item{'' if most == 1 else 's'}"
 
 
 def _fits(value: Any, kind: str) -> bool:
@@ -220,8 +238,8 @@ def json_kind(value: Any) -> str:
     return names.get(type(value), "null")
 
 
-def _mismatch(value: Any, schema: Schema, path: str) -> FieldError:
+def _mismatches(value: Any, schema: Schema, path: str) -> list[FieldError]:
     kind = json_kind(value)
     wanted = "integer,string" if schema.type == INT_OR_STRING else schema.type
     detail = f'{path} in body must be of type {wanted}: "{kind}"'
-    return FieldError(path, "TypeInvalid", TypeName(kind), detail)
+    return [FieldError(path, "TypeInvalid", TypeName(kind), detail)]

@@ -286,6 +286,16 @@ def test_nulls_in_a_typed_object_mean_absence() -> None:
     assert "nodeName" not in apply(None, wanted)["spec"]
 
 
+def test_a_quantity_is_the_same_however_it_is_written() -> None:
+    def limited(gpus: object) -> Object:
+        return pod({"name": "c", "image": "i", "resources": {"limits": {"nvidia.com/gpu": gpus}}})
+
+    live = apply(None, limited(1))
+
+    assert live["spec"]["containers"][0]["resources"] == {"limits": {"nvidia.com/gpu": "1"}}
+    assert apply(live, limited("1000m"), now=T2) == live
+
+
 def test_a_subresource_has_its_own_entry() -> None:
     live = update(None, pod({"name": "c", "image": "i"}), "scheduler")
     after = update(live, live | {"status": {"phase": "Running"}}, "scheduler", subresource="status", now=T2)

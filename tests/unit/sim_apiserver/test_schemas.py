@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuready_sim.apiserver.field_errors import FieldError, aggregate, not_supported
-from gpuready_sim.apiserver.quantity import is_quantity, parse_quantity
+from gpuready_sim.apiserver.quantity import canonical_quantity, is_quantity, parse_quantity
 from gpuready_sim.apiserver.schemas import (
     BUILTINS,
     default_builtin,
@@ -230,7 +230,7 @@ def test_wrong_types_read_as_gos_decoder_writes_them(obj: Object, message: str) 
         ),
         (
             daemon_set(selector={"matchLabels": {"a": "c"}}),
-            'spec.template.metadata.labels: Invalid value: map[string]interface {}{"a":"b"}: '
+            'spec.template.metadata.labels: Invalid value: {"a":"b"}: '
             "`selector` does not match template `labels`",
         ),
         (
@@ -335,7 +335,7 @@ def test_a_pod_gets_the_defaults_that_clients_rely_on() -> None:
     (container,) = spec["containers"]
     assert container["imagePullPolicy"] == "Always"
     assert container["terminationMessagePath"] == "/dev/termination-log"
-    assert container["resources"]["requests"] == {"nvidia.com/gpu": 1}
+    assert container["resources"]["requests"] == {"nvidia.com/gpu": "1"}
     assert container["ports"] == [{"containerPort": 80, "protocol": "TCP"}]
     assert container["env"][0]["valueFrom"]["fieldRef"]["apiVersion"] == "v1"
     assert container["livenessProbe"] == {
@@ -415,6 +415,27 @@ def test_a_pod_is_checked_and_defaulted_in_less_than_a_millisecond() -> None:
 )
 def test_quantities(text: str | int, value: float) -> None:
     assert parse_quantity(text) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        (1, "1"),
+        ("1000m", "1"),
+        ("0.5", "500m"),
+        ("8000", "8k"),
+        ("1024Mi", "1Gi"),
+        ("1.5Gi", "1536Mi"),
+        ("512Ki", "512Ki"),
+        ("0.5Ki", "512"),
+        ("1e4", "10e3"),
+        ("0", "0"),
+        ("-2000", "-2k"),
+        ("100u", "100u"),
+    ],
+)
+def test_quantities_are_written_in_one_way(text: str | int, written: str) -> None:
+    assert canonical_quantity(text) == written
 
 
 @pytest.mark.parametrize("text", ["", "x", "1kib", "1 Gi", "--1", True, "1e"])

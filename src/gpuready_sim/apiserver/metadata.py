@@ -7,6 +7,7 @@ import uuid
 
 from gpuready_sim.apiserver.failures import Obj, bad_request, conflict
 from gpuready_sim.apiserver.registry import ResourceType
+from gpuready_sim.apiserver.schemas import FieldError
 
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _SERVER_OWNED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
@@ -138,3 +139,19 @@ def specification(obj: Obj, resource: ResourceType) -> Obj:
     if "status" in resource.subresources or resource.custom is None:
         hidden.add("status")
     return {key: value for key, value in obj.items() if key not in hidden}
+
+
+def finalizer_problems(new: Obj, old: Obj) -> list[FieldError]:
+    """An object on its way out takes no new finalizers: who adds one comes too late to be waited for."""
+    if old["metadata"].get("deletionTimestamp") is None:
+        return []
+    before = old["metadata"].get("finalizers") or []
+    added = sorted(set(new["metadata"].get("finalizers") or []) - set(before))
+    if not added:
+        return []
+    listed = ", ".join(f'"{finalizer}"' for finalizer in added)
+    why = (
+        "no new finalizers can be added if the object is being deleted, "
+        f"found new finalizers []string{{{listed}}}"
+    )
+    return [FieldError("metadata.finalizers", "Forbidden", added, why)]

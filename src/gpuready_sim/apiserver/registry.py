@@ -62,6 +62,11 @@ class ResourceType:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
+    def list_kind(self) -> str:
+        names = self.crd["spec"]["names"] if self.crd is not None else {}
+        return names.get("listKind") or f"{self.kind}List"
+
+    @property
     def storage_version(self) -> str:
         group, version = self.storage
         return f"{group}/{version}" if group else version

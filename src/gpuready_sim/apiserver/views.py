@@ -53,7 +53,7 @@ class View:
         if self.form.shape == "PartialObjectMetadata":
             head = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": meta}
         else:
-            kind = self.resource.kind + "List"
+            kind = self.resource.list_kind
             head = {"kind": kind, "apiVersion": self.resource.api_version, "metadata": meta}
         return encode(head)[:-1] + b',"items":[' + b",".join(self.one(entry) for entry in entries) + b"]}"
 

@@ -13,9 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from gpuready_sim.apiserver import apply as applying
-from gpuready_sim.apiserver import deletion, kinds, metadata, schemas, structural, views
+from gpuready_sim.apiserver import deletion, kinds, metadata, schemas, scope, structural, views
 from gpuready_sim.apiserver.deletion import DeleteOptions
 from gpuready_sim.apiserver.failures import (
+    Failure,
     Obj,
     already_exists,
     apply_conflict,
@@ -83,6 +84,9 @@ class Writes:
         obj = track(obj)
         if resource.namespaced and (why := kinds.check_namespace(resource, namespace, name, around)):
             raise why
+        if resource.crd is not None and self._is_ending(resource):
+            message = "create not allowed while custom resource definition is terminating"
+            raise Failure(405, "MethodNotAllowed", message)
         self._refuse_invalid(obj, None, resource)
         kinds.prepare_create(obj, resource, around)
         key = (namespace, name)
@@ -129,11 +133,11 @@ class Writes:
         subresource: str,
         track: Edit,
     ) -> Written:
-        new = track(_confined(new, live, resource, subresource))
+        new = track(scope.confined(new, live, resource, subresource))
         if not subresource:
             kinds.prepare_update(new, live, resource, self._around())
             metadata.count_generation(new, live, resource)
-        if _same(new, live):
+        if scope.same(new, live):
             return Written(self._store.table(resource.table).items[key])
         self._refuse_invalid(new, live, resource)
         if deletion.is_finished(new):
@@ -174,7 +178,7 @@ class Writes:
         entry = self._store.table(resource.table).items.get(key)
         if entry is None and (subresource or given_version):
             raise not_found(resource.plural, resource.group, key[1])
-        wanted = _own_part(self._known_fields(wanted, resource, options), resource, subresource)
+        wanted = scope.own_part(self._known_fields(wanted, resource, options), resource, subresource)
         live = views.converted(entry.obj, resource) if entry is not None else None
         if live is not None and given_version and given_version != live["metadata"]["resourceVersion"]:
             raise conflict(resource.plural, resource.group, key[1])
@@ -184,11 +188,11 @@ class Writes:
         if live is None:
             metadata.begin(new, resource, self._stamp())
             new = self._defaulted(new, resource)
-            return self._create(resource, new, options, lambda obj: _with_managed_fields(obj, fields))
+            return self._create(resource, new, options, lambda obj: scope.with_managed_fields(obj, fields))
         metadata.carry_over(new, live, resource)
         new = self._defaulted(new, resource)
         return self._replace(
-            resource, key, live, new, options, subresource, lambda obj: _with_managed_fields(obj, fields)
+            resource, key, live, new, options, subresource, lambda obj: scope.with_managed_fields(obj, fields)
         )
 
     def _merge_applied(
@@ -316,15 +320,19 @@ class Writes:
             raise invalid(resource.kind, resource.group, name, errors)
 
     def _problems(self, new: Obj, old: Obj | None, resource: ResourceType) -> list[FieldError]:
+        errors = metadata.finalizer_problems(new, old) if old is not None else []
         if resource.custom is not None:
-            return resource.custom.validate(new, old)
-        errors = schemas.validate_builtin(new, strict=False)
-        errors = [error for error in errors if not error.warning]
+            return errors + resource.custom.validate(new, old)
+        errors += [error for error in schemas.validate_builtin(new, strict=False) if not error.warning]
         if resource.table == CRD_TABLE:
             errors += structural.validate_crd(new)
         if old is not None and not errors:
             errors += schemas.validate_builtin_update(new, old)
         return errors
+
+    def _is_ending(self, resource: ResourceType) -> bool:
+        definition = self._store.table(CRD_TABLE).get("", resource.table)
+        return definition is not None and definition.obj["metadata"].get("deletionTimestamp") is not None
 
     def _around(self) -> kinds.Surroundings:
         return kinds.Surroundings(self._store, self._stamp())
@@ -359,71 +367,3 @@ def _report_unknown(texts: list[str], resource: ResourceType, options: WriteOpti
     if options.validation == "Strict":
         raise bad_request(_cannot_be_handled(resource, f"strict decoding error: {', '.join(texts)}"))
     options.warnings.extend(texts)
-
-
-def _own_part(applied: Obj, resource: ResourceType, subresource: str) -> Obj:
-    """What of an applied object its path takes in; the rest is neither merged nor owned."""
-    if subresource == "status":
-        return {key: applied[key] for key in ("apiVersion", "kind", "metadata", "status") if key in applied}
-    if "status" in resource.subresources:
-        return {key: value for key, value in applied.items() if key != "status"}
-    return applied
-
-
-def _confined(new: Obj, live: Obj, resource: ResourceType, subresource: str) -> Obj:
-    """The part of an update that its path may change: all but the status, or the status alone."""
-    if subresource == "status":
-        return _status_only(new, live, resource)
-    if "status" not in resource.subresources:
-        return new
-    new = {key: value for key, value in new.items() if key != "status"}
-    return new | {"status": live["status"]} if "status" in live else new
-
-
-def _status_only(new: Obj, live: Obj, resource: ResourceType) -> Obj:
-    """The live object with the new status; built-in kinds take labels and annotations along, as really."""
-    meta = dict(live["metadata"])
-    changeable = (
-        ("managedFields",) if resource.custom else ("managedFields", "labels", "annotations", "finalizers")
-    )
-    for key in changeable:
-        if key in new["metadata"]:
-            meta[key] = new["metadata"][key]
-        else:
-            meta.pop(key, None)
-    result = {key: value for key, value in live.items() if key != "status"} | {"metadata": meta}
-    return result | {"status": new["status"]} if "status" in new else result
-
-
-def _with_managed_fields(obj: Obj, fields: list[Obj] | None) -> Obj:
-    meta = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
-    if fields:
-        meta["managedFields"] = fields
-    return obj | {"metadata": meta}
-
-
-def _same(new: Obj, live: Obj) -> bool:
-    """Whether a write changes nothing: times in managedFields alone do not count."""
-    if new == live:
-        return True
-    if _without_managed_fields(new) != _without_managed_fields(live):
-        return False
-    return _owners(new) == _owners(live)
-
-
-def _without_managed_fields(obj: Obj) -> Obj:
-    return obj | {
-        "metadata": {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
-    }
-
-
-def _owners(obj: Obj) -> list[Obj]:
-    fields = obj["metadata"].get("managedFields") or []
-    return sorted(
-        ({k: v for k, v in entry.items() if k != "time"} for entry in fields),
-        key=lambda entry: (
-            entry.get("manager", ""),
-            entry.get("operation", ""),
-            entry.get("subresource", ""),
-        ),
-    )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from gpuready_sim.apiserver import watches
 from gpuready_sim.apiserver.resources import Settings
+from gpuready_sim.apiserver.writes import WriteOptions
 
 from .harness import CONFIG_MAPS, NODES, PODS, Api, config_map, node, pod
 
@@ -255,6 +257,20 @@ async def test_a_watch_ends_at_its_timeout_and_with_its_server(api: Api) -> None
         assert await watch.next() is None
     async with api.watch(f"{NODES}?watch=true") as watch:
         api.server.end_streams()
+        assert await watch.next() is None
+
+
+async def test_a_watcher_that_does_not_keep_up_is_cut_off(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watches, "BACKLOG_LINES", 2)
+
+    async with api.watch(f"{NODES}?watch=true") as watch:
+        writes = api.server.writes
+        resource = api.server.registry.find("", "v1", "nodes")
+        assert resource is not None
+        for name in "abcd":  # without giving the watcher a turn
+            writes.create(resource, "", node(name), WriteOptions())
+
+        assert await watch.names(2) == [("ADDED", "a"), ("ADDED", "b")]
         assert await watch.next() is None
 
 

@@ -198,6 +198,7 @@ async def test_a_definition_is_established_at_once_and_takes_its_objects_along(a
     await api.settled()
     assert (await api.get(f"{CRDS}/widgets.example.dev")).json["metadata"]["finalizers"]
     assert (await api.get(f"{WIDGETS}/w")).json["metadata"]["deletionTimestamp"]
+    assert (await api.create(WIDGETS, {"metadata": {"name": "late"}})).code == 405
 
     await api.patch(f"{WIDGETS}/w", {"metadata": {"finalizers": None}})
     await api.settled()
@@ -245,6 +246,10 @@ async def test_deletion_waits_for_finalizers_and_heeds_preconditions(api: Api) -
 
     await api.delete(f"{CONFIG_MAPS}/c1")
     assert (await api.get(f"{CONFIG_MAPS}/c1")).json["metadata"]["deletionTimestamp"]
+    late = await api.patch(
+        f"{CONFIG_MAPS}/c1", {"metadata": {"finalizers": ["example.dev/hold", "example.dev/late"]}}
+    )
+    assert "no new finalizers can be added if the object is being deleted" in late.message
 
     await api.patch(f"{CONFIG_MAPS}/c1", {"metadata": {"finalizers": []}})
     assert (await api.get(f"{CONFIG_MAPS}/c1")).code == 404

@@ -8,6 +8,7 @@ import os
 import signal
 import ssl
 import sys
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,47 @@ async def test_it_can_be_frozen_for_a_while(process: Process) -> None:
     os.kill(process.process.pid, signal.SIGCONT)
 
     assert (await process.get("/api/v1/nodes"))["kind"] == "NodeList"
+
+
+async def test_answers_do_not_wait_for_acknowledgements(process: Process) -> None:
+    begun = time.monotonic()
+    for _ in range(25):
+        await process.get("/api/v1/namespaces/default")
+
+    assert time.monotonic() - begun < 25 * 0.04
+
+
+async def test_it_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    arguments = ["-m", "gpuready_sim.apiserver", "--data", str(tmp_path), "--kubeconfig", str(kubeconfig)]
+    starter = (
+        "import subprocess, sys, time\n"
+        "print(subprocess.Popen([sys.executable, *sys.argv[1:]]).pid, flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    parent = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", starter, *arguments, stdout=asyncio.subprocess.PIPE
+    )
+    assert parent.stdout is not None
+    pid = int(await parent.stdout.readline())
+    async with asyncio.timeout(START_S):
+        while not kubeconfig.exists():
+            await asyncio.sleep(0.02)
+
+    parent.kill()
+    await parent.wait()
+
+    async with asyncio.timeout(3):
+        while _runs(pid):
+            await asyncio.sleep(0.02)
+
+
+def _runs(pid: int) -> bool:
+    """Whether a process is there and no zombie that nobody has collected."""
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
 
 
 def test_a_journal_with_a_torn_last_line_is_read_to_where_it_is_whole(tmp_path: Path) -> None:

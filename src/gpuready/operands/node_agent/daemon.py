@@ -36,6 +36,7 @@ from gpuready.operands.node_agent.settings import Settings
 
 TICK_S = 1.0
 STALLED_AFTER_S = 30.0
+PLUGIN_PATIENCE_S = 30.0  # an uninstall waits so long for the device plugin to stop
 FIRST_RETRY_S, LONGEST_RETRY_S = 0.5, 15.0
 _SETTLED_WORLD_S = 0.01  # one wake-up for a burst of events
 
@@ -104,7 +105,8 @@ class Agent:
         self._latest: tuple[View, Judgement, dict[str, Any] | None] | None = None
         self._due_at = float("inf")
         self._ticked_at = clock()
-        self._retired = False
+        self._retired_at: float | None = None
+        self._cleaned = False
         self._trouble = ""
         self._nodes.add_handler(lambda old, new: self._wake.set())
         self._gpu_nodes.add_handler(lambda old, new: self._wake.set())
@@ -183,14 +185,24 @@ class Agent:
             return
         judgement = decision.judge(view)
         if view.wishes.uninstall:
-            self._retired = True
-            self._keeper.clean()
-        elif not (self._retired and not view.gpu_node):
+            self._retire(view)
+        elif self._retired_at is None or view.gpu_node:
             # After an uninstall the GPUNode goes before we do: that is no reason to begin again.
-            self._retired = False
+            self._retired_at, self._cleaned = None, False
             self._keeper.keep(view, judgement, _now())
         self._latest = (view, judgement, self._observer.gpu_node())
         self._tell.set()
+
+    def _retire(self, view: View) -> None:
+        """Undo our own part at once, the plugin's when it has stopped: until then it would write again."""
+        self._retired_at = self._clock() if self._retired_at is None else self._retired_at
+        self._keeper.retire()
+        patience_over_at = self._retired_at + PLUGIN_PATIENCE_S
+        if decision.plugin_is_gone(view) or self._clock() >= patience_over_at:
+            self._keeper.clean()
+            self._cleaned = True
+        else:
+            self._due_at = min(self._due_at, patience_over_at)
 
     def _ask_nvml_if_needed(self, seen: Look) -> None:
         if self._asking is not None and not self._asking.done():
@@ -230,8 +242,8 @@ class Agent:
             return 0.0
         view, judgement, gpu_node = self._latest
         if view.wishes.uninstall and gpu_node is not None:
-            return await self._reporter.report_uninstalled(view, gpu_node)
-        if self._retired:
+            return await self._reporter.report_uninstalled(view, gpu_node) if self._cleaned else 0.0
+        if self._retired_at is not None:
             return 0.0
         return await self._reporter.report(view, judgement, gpu_node)
 

@@ -60,9 +60,6 @@ class Judgement:
         return self.by_link[link]
 
 
-_NOT_CHECKED_YET = (Link.TOOLKIT, Link.CUDA)
-
-
 def judge(view: View) -> Judgement:
     """All links of this node. "reporting" is judged from outside, by those who do or do not hear from us."""
     driver_verdict = driver.judge(view.driver)
@@ -74,6 +71,18 @@ def judge(view: View) -> Judgement:
         _not_checked(Link.CUDA),
     )
     return Judgement(verdicts, driver.owner_of(view.driver), {verdict.link: verdict for verdict in verdicts})
+
+
+def plugin_is_gone(view: View) -> bool:
+    """Nobody serves this node's devices any more: what the plugin wrote can be taken away for good.
+
+    A plugin that stops says so in its record; one that was killed is missed by the kubelet.
+    """
+    record = record_of(view.record)
+    if record is None or not record.registered:
+        return True
+    shown = gpu_quantities(view.node.status.allocatable) if view.node else {}
+    return not any(shown.get(item.name) for item in record.resources)
 
 
 def _discovery_facts(view: View) -> DiscoveryFacts:

@@ -6,7 +6,6 @@ Local only: works the same while the API server is away. Writing what is already
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 
 from gpuready import names
 from gpuready.chain import driver
@@ -36,25 +35,19 @@ class Keeper:
             self._keep_gate(view, judgement, link, gate, now)
         self._keep_wish(view)
 
-    def clean(self) -> bool:
-        """Take away what we and the device plugin left on this node; True when anything was there."""
-        found = False
+    def retire(self) -> None:
+        """Take away what we wrote: gates and wishes, also the last known ones."""
         for gate in GATES.values():
-            found = _exists(self._where.gates_dir / gate) or found
             gates.remove(self._where.gates_dir, gate)
-        for path in [
-            *_files_in(self._where.records_dir),
-            *_files_in(self._where.desired_dir),
-            self._where.cdi_file,
-        ]:
-            found = _exists(path) or found
-            path.unlink(missing_ok=True)
-        if self._where.last_known_dir.exists():
-            found = True
-            shutil.rmtree(self._where.last_known_dir, ignore_errors=True)
-        if found:
+        for directory in (self._where.desired_dir, self._where.last_known_dir):
+            shutil.rmtree(directory, ignore_errors=True)
+
+    def clean(self) -> None:
+        """Take away what the device plugin left: its records and its CDI spec."""
+        if self._where.cdi_file.exists() or self._where.records_dir.exists():
             self._log.info("node cleaned", reason="uninstall")
-        return found
+        self._where.cdi_file.unlink(missing_ok=True)
+        shutil.rmtree(self._where.records_dir, ignore_errors=True)
 
     def _keep_gate(self, view: View, judgement: Judgement, link: Link, gate: str, now: str) -> None:
         verdict = judgement.of(link)
@@ -97,11 +90,3 @@ class Keeper:
             self._log.info("wish written", operand=PLUGIN, config=wish.config_name, source=str(wish.source))
         if wish.source is desired.Source.API:
             desired.write(self._where.last_known_dir, wish)
-
-
-def _files_in(directory: Path) -> list[Path]:
-    return sorted(path for path in directory.glob("*.json") if path.is_file()) if directory.is_dir() else []
-
-
-def _exists(path: Path) -> bool:
-    return path.exists() or path.is_symlink()

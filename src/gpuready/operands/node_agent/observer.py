@@ -182,12 +182,14 @@ class Observer:
         )
 
     def _ask_again_when_devices_change(self, record: Mapping[str, Any] | None) -> None:
-        """A GPU that fell ill or recovered in the plugin's eyes: NVML may list other GPUs now."""
-        devices = (record or {}).get("devices") or []
-        health = [(row.get("uuid"), row.get("health")) for row in devices]
-        if self._known_of_devices is not None and health and health != self._known_of_devices:
+        """The plugin, which holds NVML, sees a GPU change or NVML fall silent: ask ourselves."""
+        if record is None:
+            return
+        health = [(row.get("uuid"), row.get("health")) for row in record.get("devices") or []]
+        seen = (health, (record.get("problem") or {}).get("reason"))
+        if self._known_of_devices is not None and health and seen != self._known_of_devices:
             self.link.forget()
-        self._known_of_devices = health or self._known_of_devices
+        self._known_of_devices = seen
 
 
 def _without_time(record: Mapping[str, Any] | None) -> dict[str, Any] | None:

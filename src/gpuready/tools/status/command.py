@@ -42,8 +42,8 @@ async def _once(kubeconfig: str | None, context: str | None, output: str) -> Non
 
 async def _watch(kubeconfig: str | None, context: str | None, output: str) -> None:
     async with KubeClient.auto(kubeconfig, context, user_agent="gpuready-cli") as client:
-        await snapshots.gather(client, pod_labels=_OWN_PODS)  # says at once when the server cannot be reached
-        await Watcher(client).run(_screen(output))
+        seen = await snapshots.gather(client, pod_labels=_OWN_PODS)  # fails at once without a server
+        await Watcher(client).run(_screen(output), without=seen.missing)
 
 
 class Screen(Protocol):
@@ -67,10 +67,13 @@ class Watcher:
         for cache in self._caches.values():
             cache.add_handler(lambda old, new: self._changed.set())
 
-    async def run(self, screen: AbstractContextManager[Screen]) -> None:
+    async def run(self, screen: AbstractContextManager[Screen], *, without: Sequence[str] = ()) -> None:
+        """`without`: kinds that the server does not know now; they are shown when they come."""
         tasks = [asyncio.create_task(cache.run()) for cache in self._caches.values()]
         try:
-            await self._caches["nodes"].wait_synced()
+            for cache in self._caches.values():
+                if cache.resource.plural not in without:
+                    await cache.wait_synced()
             with screen as shown:
                 while True:
                     seen = self._snapshot()

@@ -385,6 +385,9 @@ async def test_uninstall_leaves_nothing_of_ours_and_does_not_begin_again(
         cdi.parent.mkdir(parents=True)
         cdi.write_text("{}")
         await api.change("gpunodes", "n1", {"spec": {"uninstall": True}})
+        await eventually(lambda: not machine.gate("driver-ready").exists())
+        assert cdi.exists()  # the plugin still serves pods
+        machine.write_record(registered=False)  # its last word
         await api.until(lambda: status(api).get("uninstalled"))
         assert not cdi.exists()
         await api.delete("gpunodes", "n1")

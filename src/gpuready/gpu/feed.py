@@ -36,7 +36,7 @@ class Pace:
     retry_s        after NVML refused
     """
 
-    event_wait_ms: int = 1000
+    event_wait_ms: int = 2000
     inventory_s: float = 30.0
     probe_s: float = 1.0
     retry_s: float = 2.0
@@ -84,7 +84,7 @@ Fact = InventoryTaken | XidSeen | Probed | Unavailable | LibraryReplaced
 
 
 class Feed:
-    """start() once, stop() once; `release` and `resume` as often as the driver comes and goes.
+    """start() once, stop() and join() once; `release` and `resume` as often as the driver comes and goes.
 
     driver  gives the tree to look for libnvidia-ml in, asked anew each time NVML is opened
     kernel  the tree with the host's /sys
@@ -130,9 +130,12 @@ class Feed:
         if wanted != self._suspects:
             self._set(_suspects=wanted)
 
-    def stop(self, timeout_s: float) -> bool:
-        """False when the thread still hangs in NVML; it ends with the process."""
+    def stop(self) -> None:
+        """Give NVML up for good; `join` waits for it."""
         self._set(_stopping=True)
+
+    def join(self, timeout_s: float) -> bool:
+        """False when the thread still hangs in NVML; it ends with the process."""
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
@@ -237,8 +240,8 @@ class Feed:
             self._tell(Probed(uuid, probe(nvml, uuid)))
 
     def _wait_ms(self) -> int:
-        probe_ms = int(self._pace.probe_s * 1000) if self._suspects else self._pace.event_wait_ms
-        return min(self._pace.event_wait_ms, probe_ms)
+        due_s = self._pace.probe_s if self._suspects else self._pace.inventory_s
+        return min(self._pace.event_wait_ms, int(due_s * 1000))
 
     def _is_wanted(self) -> bool:
         return not (self._stopping or self._released)

@@ -15,7 +15,7 @@ from gpuready.errors import AllocationError
 from gpuready.node.kubelet.model import ContainerAnswer, Device, Offer
 from gpuready.node.kubelet.plugin_server import PluginServer
 from gpuready.node.kubelet.plugins import Plugins, socket_name_of
-from gpuready.node.kubelet.sockets import Directory
+from gpuready.node.kubelet.sockets import Directory, identity_of
 from gpuready.protos.deviceplugin.v1beta1 import api_grpc, api_pb2
 from gpuready_sim.kubelet.device_manager import DeviceManager
 
@@ -106,6 +106,36 @@ async def test_a_kubelet_restart_is_survived(node: Node) -> None:
         await node.kubelet.stop()
         node.kubelet = DeviceManager(node.folder, on_change=node.changed.set)
         await node.kubelet.start()
+        await node.until_allocatable(1)
+
+
+async def test_a_kubelet_that_comes_back_late_is_followed_at_once(node: Node) -> None:
+    """Its old socket's file stays while it is away: neither that nor the sweep at its start may cost time."""
+    node.plugins.set({RESOURCE: offer("a")})
+    await node.until_allocatable(1)
+    await node.kubelet.stop()
+    await node.until(lambda: not node.plugins.status(RESOURCE).registered)
+    node.kubelet = DeviceManager(node.folder, on_change=node.changed.set)
+    await node.kubelet.start()
+    async with asyncio.timeout(1):
+        await node.until_allocatable(1)
+    assert node.kubelet.registrations == {RESOURCE: 1}
+
+
+async def test_the_kubelets_sweep_during_a_registration_is_survived(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The watchdog registers with a socket nobody listens on; then the kubelet starts."""
+    monkeypatch.setattr("gpuready.node.kubelet.plugins.WATCHDOG_S", 0.05)
+    node.plugins.set({RESOURCE: offer("a")})
+    await node.until_allocatable(1)
+    before = identity_of(node.folder / "nvidia-gpu.sock")
+    await node.kubelet.stop()
+    # A new socket: the watchdog has begun to try the dead kubelet.
+    await node.until(lambda: identity_of(node.folder / "nvidia-gpu.sock") not in (before, None))
+    node.kubelet = DeviceManager(node.folder, on_change=node.changed.set)
+    await node.kubelet.start()
+    async with asyncio.timeout(2):
         await node.until_allocatable(1)
 
 

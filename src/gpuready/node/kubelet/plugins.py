@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from gpuready import names
@@ -21,17 +22,21 @@ from gpuready.node.kubelet.registration import RegistrationError, register
 from gpuready.node.kubelet.sockets import identity_of
 
 WATCHDOG_S = 2.0
-# No stream this long after a registration: the kubelet lost us without saying so (a failed dial shows only
-# in its log; an old stream's end may have thrown out the new registration).
+# No stream for this long: the kubelet lost us without saying so (a failed dial shows only in its log; an old
+# stream's end may have thrown out the new registration). A kubelet that restarts is back under a new socket.
 
 
 @dataclass
 class _Served:
-    """One running plugin; `kubelet` is the kubelet's socket file at its registration, None before."""
+    """One running plugin.
+
+    kubelet       the kubelet's socket file at its registration, None before
+    silent_since  loop time from which no kubelet followed the list
+    """
 
     server: PluginServer
     kubelet: tuple[int, int, int] | None = None
-    registered_at: float = 0.0
+    silent_since: float = 0.0
     problem: str = ""
 
 
@@ -80,9 +85,9 @@ class Plugins:
         try:
             while True:
                 self._turn.clear()
+                changes.set_paths(self._paths())
                 async with self._busy:
                     await self._make_so()
-                changes.set_paths(self._paths())
                 self.on_change()
                 await self._wait_for_a_reason()
         finally:
@@ -134,8 +139,9 @@ class Plugins:
             return "the kubelet started"
         if not served.server.has_its_socket():
             return "its socket was removed"
-        age = asyncio.get_running_loop().time() - served.registered_at
-        return "" if served.server.streams or age < WATCHDOG_S else "the kubelet does not follow the list"
+        silent_s = asyncio.get_running_loop().time() - served.silent_since
+        is_lost = not served.server.streams and silent_s >= WATCHDOG_S
+        return "the kubelet does not follow the list" if is_lost else ""
 
     async def _stop(self, resource: str, why: str) -> None:
         served = self._served.pop(resource, None)
@@ -145,7 +151,7 @@ class Plugins:
 
     async def _start(self, resource: str, offer: Offer) -> None:
         path = self.kubelet_socket.with_name(socket_name_of(resource))
-        served = _Served(PluginServer(path, offer, self._turn.set))
+        served = _Served(PluginServer(path, offer, partial(self._stream_changed, resource)))
         kubelet = identity_of(self.kubelet_socket)
         try:
             await served.server.start()
@@ -159,11 +165,42 @@ class Plugins:
             served.problem = "the kubelet has no socket yet"
             self.log.info("waiting for the kubelet", resource=resource, path=names.PLUGIN_DIR)
             return
-        await self._register(resource, offer, served)
         served.kubelet = kubelet
+        await self._register_while_it_holds(resource, offer, served)
+
+    def _stream_changed(self, resource: str) -> None:
+        """A kubelet began or ended to follow the list."""
+        if resource in self._served:
+            self._served[resource].silent_since = asyncio.get_running_loop().time()
+        self._turn.set()
+
+    async def _register_while_it_holds(self, resource: str, offer: Offer, served: _Served) -> None:
+        """Give up as soon as a socket is no longer the one we began with: the next turn starts afresh.
+
+        A kubelet that starts sweeps our socket away; one that is asked to follow a socket that is gone
+        does not answer for ten seconds.
+        """
+        attempt = asyncio.create_task(self._register(resource, offer, served))
+        turn = asyncio.create_task(self._turn.wait())
+        try:
+            while not attempt.done():
+                await asyncio.wait({attempt, turn}, return_when=asyncio.FIRST_COMPLETED)
+                if turn.done():
+                    if self._is_outdated(served):
+                        return
+                    self._turn.clear()
+                    turn = asyncio.create_task(self._turn.wait())
+            attempt.result()
+        finally:
+            for task in (attempt, turn):
+                task.cancel()
+            self._turn.set()
+
+    def _is_outdated(self, served: _Served) -> bool:
+        return identity_of(self.kubelet_socket) != served.kubelet or not served.server.has_its_socket()
 
     async def _register(self, resource: str, offer: Offer, served: _Served) -> None:
-        served.registered_at = asyncio.get_running_loop().time()
+        served.silent_since = asyncio.get_running_loop().time()
         try:
             await register(self.kubelet_socket, served.server.path.name, resource, offer)
         except (RegistrationError, OSError) as exc:
@@ -174,7 +211,8 @@ class Plugins:
         self.log.info("plugin registered", resource=resource, devices=len(offer.devices))
 
     def _paths(self) -> list[Path]:
-        return [self.kubelet_socket, *(served.server.path for served in self._served.values())]
+        sockets = [self.kubelet_socket.with_name(socket_name_of(resource)) for resource in self._offers]
+        return [self.kubelet_socket, *sockets]
 
 
 def socket_name_of(resource: str) -> str:

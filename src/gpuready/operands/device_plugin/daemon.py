@@ -40,8 +40,10 @@ from gpuready.operands.device_plugin.record import record_of, remembered, stampe
 from gpuready.operands.device_plugin.settings import EXCLUDE_INFOROM, Settings
 from gpuready.operands.device_plugin.situation import Facts, NvmlTrouble, Plan, Problem, decide
 
-TICK_S = 1.0
-# /proc announces no change, and an NVML call that hangs none either: both are looked at this often.
+TICK_S, TICK_WITH_AGENT_S = 1.0, 5.0
+# /proc announces no change, and an NVML call that hangs none either: both are looked at this often. With a
+# node agent that does so every second and moves the gate, less often will do.
+_JOIN_S = 2.5
 _SETTLE_S = 0.02  # files that change together are looked at once
 
 log = get_logger("device-plugin")
@@ -151,9 +153,11 @@ class Daemon:
         self._wake()
 
     async def _end(self, health: asyncio.Server | None) -> None:
-        """The kubelet hears the end first, then the driver is given up; all within a few seconds."""
+        """The kubelet hears the end and the driver is given up, within a few seconds."""
+        self._feed.stop()
         await self._plugins.close()
-        await asyncio.to_thread(self._feed.stop, 1.0)
+        hangs = self._feed.silent_for() > self._settings.silent_s
+        await asyncio.to_thread(self._feed.join, 0.1 if hangs else _JOIN_S)
         if health is not None:
             health.close()
         self._write_record(registered=False, stopped=True)
@@ -210,7 +214,8 @@ class Daemon:
 
     def _tick(self) -> None:
         """Look at the two things that nothing announces: the kernel module and a library that hangs."""
-        self._timer = self._loop.call_later(TICK_S, self._tick)
+        tick_s = TICK_WITH_AGENT_S if self._settings.gates_dir else TICK_S
+        self._timer = self._loop.call_later(tick_s, self._tick)
         silent = self._feed.silent_for()
         before, self._silent_s = self._silent_s, silent if silent > self._settings.silent_s else 0.0
         stamp = driver.module_stamp(self._host)

@@ -219,7 +219,9 @@ async def test_a_failed_daemon_pod_is_replaced_and_told_of(cluster):
     (second,) = await cluster.wait_pods(
         "default",
         "app=d",
-        lambda pods: [p["metadata"]["name"] for p in pods] not in ([], [name]),
+        lambda pods: (
+            [p["metadata"]["name"] for p in pods] not in ([], [name]) and "nodeName" in pods[0]["spec"]
+        ),
         timeout_s=10,
     )
     assert second["spec"]["nodeName"] == "n1"

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any
 
 import uvicorn
+
+from gpuready.errors import UsageError
 
 Answer = tuple[int, str, bytes]  # status, content type, body
 Send = Callable[[dict[str, Any]], Awaitable[None]]
@@ -38,10 +41,19 @@ class Server(uvicorn.Server):
 
 
 async def serve(application: Application, host: str, port: int) -> None:
-    """Serve until cancelled; port 0 serves nothing."""
+    """Serve until cancelled; port 0 serves nothing. Raises UsageError when the port cannot be had."""
     if port == 0:
         return
+    try:
+        listener = socket.create_server((host, port), backlog=128)
+    except OSError as exc:
+        raise UsageError(
+            f"cannot listen on {host}:{port}",
+            why=exc.strerror or str(exc),
+            next_step="end what uses the port, or set GPUREADY_METRICS_PORT and GPUREADY_HEALTH_PORT",
+        ) from exc
     config = uvicorn.Config(
         application, host=host, port=port, log_config=None, access_log=False, lifespan="off", http="httptools"
     )
-    await Server(config).serve()
+    with listener:
+        await Server(config).serve(sockets=[listener])

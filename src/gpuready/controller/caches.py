@@ -24,6 +24,8 @@ OWNED_KINDS: tuple[Resource, ...] = (
     resources.DAEMONSETS,
 )
 
+_BY_NODE = "node"
+
 
 @dataclass(frozen=True)
 class Caches:
@@ -48,18 +50,20 @@ class Caches:
             )
             for kind in OWNED_KINDS
         }
+        agent_pods = WatchCache(
+            client,
+            resources.PODS,
+            namespace=namespace,
+            label_selector=f"{names.OPERAND_LABEL}=node-agent",
+            decode=decode_pod,
+        )
+        agent_pods.add_index(_BY_NODE, lambda pod: [pod.node_name])
         return cls(
             namespace=namespace,
             policies=WatchCache(client, resources.CLUSTER_POLICIES),
             nodes=WatchCache(client, resources.NODES, decode=decode_node),
             gpu_nodes=WatchCache(client, resources.GPU_NODES, decode=decode_gpunode),
-            agent_pods=WatchCache(
-                client,
-                resources.PODS,
-                namespace=namespace,
-                label_selector=f"{names.OPERAND_LABEL}=node-agent",
-                decode=decode_pod,
-            ),
+            agent_pods=agent_pods,
             configmaps=WatchCache(client, resources.CONFIGMAPS, namespace=namespace),
             owned=owned,
         )
@@ -81,6 +85,9 @@ class Caches:
     @property
     def synced(self) -> bool:
         return all(cache.synced for cache in self.all)
+
+    def agents_on(self, node: str) -> list[Pod]:
+        return self.agent_pods.by_index(_BY_NODE, node)
 
     def find_owned(self, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
         return self.owned[kind].get(f"{namespace}/{name}" if namespace else name)

@@ -9,9 +9,13 @@ import asyncio
 from abc import ABC, abstractmethod
 
 from gpuready.errors import GPUReadyError
-from gpuready.kube.errors import Conflict
+from gpuready.kube.errors import Conflict, Unreachable
 from gpuready.kube.queue import WorkQueue
 from gpuready.log import get_logger
+
+# While the API server is away every try fails alike: it says nothing about the key, so the wait does not
+# grow and nothing is left waiting for a minute when the server is back.
+AWAY_RETRY_S = 2.0
 
 
 class Loop(ABC):
@@ -47,6 +51,9 @@ class Loop(ABC):
         except Conflict:
             # Somebody wrote in between; the watch brings the newer object.
             self.queue.add_rate_limited(key)
+        except Unreachable as exc:
+            self.queue.add_after(key, AWAY_RETRY_S)
+            self._log.debug("API server away", key=key, error=str(exc), retry_in_s=AWAY_RETRY_S)
         except GPUReadyError as exc:
             self.failed += 1
             wait = self.queue.add_rate_limited(key)

@@ -11,13 +11,16 @@ from gpuready.controller import http, metrics
 from gpuready.controller.caches import Caches
 from gpuready.controller.current import CurrentPolicy
 from gpuready.controller.labelling.loop import LabellingLoop
-from gpuready.controller.nodes.loop import NodesLoop
+from gpuready.controller.nodes.loop import SILENCE_S, NodesLoop
+from gpuready.controller.nodes.uninstall import PATIENCE_S, Uninstaller
 from gpuready.controller.policy.loop import PolicyLoop
 from gpuready.errors import UsageError
 from gpuready.kube.client import KubeClient
 from gpuready.kube.events import EventRecorder
 from gpuready.log import get_logger
 
+PATIENCE_ENV = "GPUREADY_UNINSTALL_PATIENCE_S"
+SILENCE_ENV = "GPUREADY_SILENCE_S"
 USER_AGENT = f"gpuready-operator/{names.VERSION}"
 log = get_logger("operator")
 
@@ -57,8 +60,10 @@ async def _operate(client: KubeClient, namespace: str, env: Mapping[str, str]) -
     caches = Caches.of(client, namespace)
     current = CurrentPolicy(caches.policies)
     labelling = LabellingLoop(client, caches, current)
-    nodes = NodesLoop(client, caches, current)
     events = EventRecorder(client, "gpuready-operator")
+    uninstaller = Uninstaller(client, caches, events, patience_s=_seconds(env, PATIENCE_ENV, PATIENCE_S))
+    silence_s = _seconds(env, SILENCE_ENV, SILENCE_S)
+    nodes = NodesLoop(client, caches, current, uninstaller, silence_s=silence_s)
     policy = PolicyLoop(client, caches, current, nodes, events, image)
     loops = (labelling, nodes, policy)
     collector = metrics.Collector(caches, policy, loops)
@@ -93,6 +98,15 @@ async def _serve(env: Mapping[str, str], caches: Caches, collector: metrics.Coll
         group.create_task(http.serve(http.Application({"/metrics": exposition}), host, metrics_port))
         checks = http.Application({"/healthz": health, "/readyz": ready})
         group.create_task(http.serve(checks, host, health_port))
+
+
+def _seconds(env: Mapping[str, str], name: str, default: float) -> float:
+    try:
+        return float(env.get(name) or default)
+    except ValueError as exc:
+        raise UsageError(
+            f"{name}={env[name]} is no number of seconds", next_step=f"leave it out for {default:g}"
+        ) from exc
 
 
 def _stop_event() -> asyncio.Event:

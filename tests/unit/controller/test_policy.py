@@ -11,7 +11,7 @@ from gpuready.controller.nodes.summary import decode_gpunode
 from gpuready.controller.policy.active import active_of, ignored_of, read
 from gpuready.controller.policy.plan import plan_of
 from gpuready.controller.policy.pruning import leftovers, surplus
-from gpuready.controller.policy.status import NodeView, Observed, ignored_status, status_of
+from gpuready.controller.policy.status import NodeView, Observed, ignored_status, new_problem, status_of
 from gpuready.operands.contract import ClusterView, NodeFacts
 
 NOW = "2026-11-29T12:00:00Z"
@@ -99,6 +99,14 @@ def test_the_policy_owns_its_objects_but_not_the_node_agents():
         assert [ref["uid"] for ref in owners] == ([] if is_agent else ["uid-cluster-policy"])
 
 
+def test_policies_that_wait_own_the_objects_too_so_that_they_outlive_the_first():
+    active = read(raw())
+    plan = plan_of(active, active.policy, view(), [raw("next")])
+    for obj in plan.operands[1].objects:
+        owners = [(ref["name"], ref["controller"]) for ref in obj["metadata"]["ownerReferences"]]
+        assert owners == [("cluster-policy", True), ("next", False)]
+
+
 def test_the_tolerations_accept_any_value_of_the_gpu_taint():
     """Case C03, part a: a taint nvidia.com/gpu=true must not keep our programs away."""
     for name, obj in daemonsets(planned()).items():
@@ -165,6 +173,13 @@ def test_a_named_image_is_not_run_and_the_way_out_is_said():
     row = next(row for row in status["operands"] if row["name"] == "device-plugin")
     assert row["reason"] == "OriginalImageUnsupported"
     assert "spec.gpuready.images: own" in row["message"]
+
+
+def test_an_operand_whose_image_is_refused_is_left_as_it_runs():
+    owned = planned().objects
+    plan = planned(devicePlugin={"repository": "example.org", "image": "plugin", "version": "v1"})
+    assert plan.refused == {"device-plugin"}
+    assert surplus(owned, plan.keys, plan.refused) == []
 
 
 def test_own_images_run_whatever_the_policy_names():
@@ -241,12 +256,48 @@ def test_a_degraded_link_counts_as_whole():
     assert status(deployed(), gpu_nodes=[gpu_node(driver="degraded")])["state"] == "ready"
 
 
-def test_a_node_that_nobody_reports_on_is_not_ready():
-    assert status(deployed(), gpu_nodes=[])["state"] == "notReady"
-    silent = NodeView("g1", deployed().labels, silent=True)
-    result = status(silent, gpu_nodes=[gpu_node()])
+def test_a_ready_operand_tells_what_is_degraded_and_where():
+    result = status(deployed(), gpu_nodes=[gpu_node(plugin="degraded", reason="ConfigKeyMissing")])
+    row = next(row for row in result["operands"] if row["name"] == "device-plugin")
+    assert (row["state"], row["reason"]) == ("ready", "ConfigKeyMissing")
+    assert "g1: m ConfigKeyMissing" in row["message"]
+    assert "g1: m ConfigKeyMissing" in result["conditions"][0]["message"]
+
+
+def test_a_node_that_nobody_reports_on_is_not_ready_and_it_is_said_why():
+    why = "the node agent's pod agent-1 is not ready: ImagePullBackOff"
+    never = NodeView("g1", deployed().labels, silence=why)
+    result = status(never, gpu_nodes=[])
+    assert result["state"] == "notReady"
+    assert why in result["conditions"][1]["message"]
+
+    fell_silent = NodeView("g1", deployed().labels, silence=why, silent=True)
+    result = status(fell_silent, gpu_nodes=[gpu_node()])
     assert result["state"] == "notReady"
     assert result["nodes"]["brokenBy"] == {"reporting": 1}
+    assert why in result["conditions"][1]["message"]
+
+
+def test_a_short_silence_takes_nothing_back():
+    node = NodeView("g1", deployed().labels, silence="the node agent's pod agent-1 is not ready")
+    assert status(node, gpu_nodes=[gpu_node()])["state"] == "ready"
+
+
+@pytest.mark.parametrize(
+    ("before", "said"),
+    [
+        pytest.param({}, True, id="first time"),
+        pytest.param({"reason": "PolicyInvalid", "message": "b"}, True, id="another problem"),
+        pytest.param({"reason": "PolicyInvalid", "message": "a"}, False, id="the same again"),
+    ],
+)
+def test_a_problem_of_the_policy_is_said_once_in_an_event(before, said):
+    def with_error(row: dict[str, str]) -> dict[str, Any]:
+        return {"conditions": [{"type": "Error", **row}]}
+
+    now = with_error({"reason": "PolicyInvalid", "message": "a"})
+    assert (new_problem(with_error(before), now) is not None) == said
+    assert new_problem(now, with_error({"reason": "OperandNotReady", "message": "g1"})) is None
 
 
 def test_a_node_opted_out_of_an_operand_does_not_hold_it_up():

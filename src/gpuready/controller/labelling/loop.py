@@ -5,6 +5,7 @@ from __future__ import annotations
 from gpuready.api.clusterpolicy import ClusterPolicy
 from gpuready.controller.caches import Caches
 from gpuready.controller.current import CurrentPolicy
+from gpuready.controller.echoes import Echoes
 from gpuready.controller.labelling.decision import LabelFacts, LabelPolicy, decide
 from gpuready.controller.loop import Loop
 from gpuready.controller.nodes.summary import GPUNodeSummary
@@ -23,6 +24,7 @@ class LabellingLoop(Loop):
         self._client = client
         self._caches = caches
         self._current = current
+        self._echoes = Echoes()
         caches.nodes.add_handler(self._on_node)
         caches.gpu_nodes.add_handler(self._on_gpu_node)
         current.on_change(self._on_policy)
@@ -37,11 +39,16 @@ class LabellingLoop(Loop):
         patch = decide(facts_of(node, summary), label_policy_of(policy))
         if patch is None:
             return
-        patch["metadata"]["resourceVersion"] = node.metadata.resource_version
+        version = node.metadata.resource_version
+        if wait_s := self._echoes.wait_s(key, version):
+            self.queue.add_after(key, wait_s)
+            return
+        patch["metadata"]["resourceVersion"] = version
         try:
             await self._client.merge_patch(NODES, key, patch)
         except NotFound:
             return
+        self._echoes.wrote(key, version)
         self._log.info("node labelled", node=key, changed=sorted(patch["metadata"].get("labels", {})))
 
     def _on_node(self, old: Node | None, new: Node | None) -> None:
@@ -68,6 +75,13 @@ def label_policy_of(policy: ClusterPolicy) -> LabelPolicy:
         mig_manager_enabled=policy.spec.mig_manager.enabled,
         mig_default=policy.spec.mig_manager.config.default,
     )
+
+
+def labels_to_be(node: Node, summary: GPUNodeSummary | None, policy: ClusterPolicy) -> dict[str, str]:
+    """The node's labels as they are once this loop has written: others need not wait for that."""
+    patch = decide(facts_of(node, summary), label_policy_of(policy)) or {"metadata": {}}
+    merged = {**node.metadata.labels, **patch["metadata"].get("labels", {})}
+    return {key: value for key, value in merged.items() if value is not None}
 
 
 def _labels_changed(old: Node, new: Node) -> bool:

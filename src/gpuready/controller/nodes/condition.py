@@ -13,10 +13,15 @@ from gpuready.kube.trimmed import Node
 _STRATEGIC = "application/strategic-merge-patch+json"
 
 
+def is_unknown(node: Node) -> bool:
+    """The controller has said that nobody speaks for this node."""
+    found = node.condition(names.GPU_READY_CONDITION)
+    return found is not None and (found.status, found.reason) == ("Unknown", "AgentSilent")
+
+
 def must_become_unknown(node: Node) -> bool:
     """Only a node that once had a verdict gets the Unknown: without one nobody can be misled by it."""
-    found = node.condition(names.GPU_READY_CONDITION)
-    return found is not None and (found.status, found.reason) != ("Unknown", "AgentSilent")
+    return node.condition(names.GPU_READY_CONDITION) is not None and not is_unknown(node)
 
 
 async def set_unknown(client: KubeClient, node: Node, why: str) -> None:

@@ -6,17 +6,22 @@ GPUReady becomes Unknown.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import time
+from collections.abc import Mapping
 from typing import Any
 
 from gpuready import names
 from gpuready.api.clusterpolicy import ClusterPolicy
 from gpuready.controller.caches import Caches
+from gpuready.controller.conditional import replacing
 from gpuready.controller.current import CurrentPolicy
+from gpuready.controller.echoes import Echoes
 from gpuready.controller.labelling.decision import has_gpu, is_gpu_node
+from gpuready.controller.labelling.loop import labels_to_be
 from gpuready.controller.loop import Loop
 from gpuready.controller.nodes import condition
 from gpuready.controller.nodes.desired import ConfigSource, Spec, desired_spec
+from gpuready.controller.nodes.silence import silence_of
 from gpuready.controller.nodes.summary import GPUNodeSummary
 from gpuready.controller.nodes.uninstall import Uninstaller
 from gpuready.kube.client import KubeClient
@@ -33,13 +38,23 @@ SILENCE_S = 10.0
 
 
 class NodesLoop(Loop):
-    def __init__(self, client: KubeClient, caches: Caches, current: CurrentPolicy) -> None:
+    def __init__(
+        self,
+        client: KubeClient,
+        caches: Caches,
+        current: CurrentPolicy,
+        uninstaller: Uninstaller,
+        *,
+        silence_s: float = SILENCE_S,
+    ) -> None:
         super().__init__("nodes", workers=WORKERS)
         self._client = client
         self._caches = caches
         self._current = current
-        self._silent_since: dict[str, datetime] = {}
-        self.uninstaller = Uninstaller(client, caches)
+        self._silence_s = silence_s
+        self._silent_since: dict[str, float] = {}
+        self._echoes = Echoes()
+        self.uninstaller = uninstaller
         caches.nodes.add_handler(self._on_node)
         caches.gpu_nodes.add_handler(self._on_gpu_node)
         caches.agent_pods.add_handler(self._on_pod)
@@ -50,7 +65,11 @@ class NodesLoop(Loop):
         node = self._caches.nodes.get(key)
         if node is None or node.metadata.deleting:
             self._silent_since.pop(key, None)
-            return  # garbage collection takes the GPUNode with its Node
+            self.uninstaller.reset(key)
+            left = self._caches.gpu_nodes.get(key)
+            if node is None and left is not None:
+                await self._delete(left, "its node is gone")
+            return
         if self._current.is_absent:
             wait_s = await self.uninstaller.clean(node)
             if wait_s:
@@ -58,9 +77,8 @@ class NodesLoop(Loop):
             return
         self.uninstaller.reset(key)
         policy = self._current.effective
-        if policy is None:
-            return
-        await self._keep_gpu_node(node, policy)
+        if policy is not None:
+            await self._keep_gpu_node(node, policy)
         await self._keep_condition(node)
 
     # --- GPUNode -----------------------------------------------------------------------------------------
@@ -70,23 +88,34 @@ class NodesLoop(Loop):
         summary = self._caches.gpu_nodes.get(name)
         if not (has_gpu(node.metadata.labels) or is_gpu_node(node.metadata.labels)):
             if summary is not None:
-                await self._delete(name)
+                await self._delete(summary, "the node has no GPU any more")
+            return
+        if summary is not None and not _belongs_to(summary, node):
+            await self._delete(summary, "its node was another one of the same name")
+            return  # once it is gone, a new one is made
+        version = summary.metadata.resource_version if summary else ""
+        if wait_s := self._echoes.wait_s(name, version):
+            self.queue.add_after(name, wait_s)
             return
         spec = self._desired(node, policy, summary)
+        if summary is not None and summary.spec == spec:
+            return
         if summary is None:
             await self._create(node, spec)
-        elif summary.spec != spec:
+        else:
             await self._write(summary, spec)
+        self._echoes.wrote(name, version)
 
     def _desired(self, node: Node, policy: ClusterPolicy, summary: GPUNodeSummary | None) -> Spec:
-        labels = node.metadata.labels
+        labels = labels_to_be(node, summary, policy)
+        now = summary.spec if summary else {}
         return desired_spec(
             policy,
             labels,
             self._config_source(policy),
-            summary.spec if summary else {},
-            runs_plugin=_runs(DEVICE_PLUGIN, policy, labels),
-            writes_feature_labels=_runs(FEATURE_LABELS, policy, labels),
+            now,
+            runs_plugin=_runs(DEVICE_PLUGIN, policy, labels, now.get("devicePlugin") or {}),
+            writes_feature_labels=_runs(FEATURE_LABELS, policy, labels, now.get("featureLabels") or {}),
         )
 
     def _config_source(self, policy: ClusterPolicy) -> ConfigSource | None:
@@ -112,20 +141,18 @@ class NodesLoop(Loop):
 
     async def _write(self, summary: GPUNodeSummary, spec: Spec) -> None:
         version = summary.metadata.resource_version
-        operations: list[dict[str, Any]] = [
-            {"op": "test", "path": "/metadata/resourceVersion", "value": version},
-            {"op": "add", "path": "/spec", "value": spec},
-        ]
+        operations = replacing(version, "/spec", spec)
         await self._client.json_patch(GPU_NODES, summary.metadata.name, operations)
         changed = sorted(key for key in spec if summary.spec.get(key) != spec[key])
         self._log.info("GPUNode spec written", node=summary.metadata.name, changed=changed)
 
-    async def _delete(self, name: str) -> None:
+    async def _delete(self, summary: GPUNodeSummary, reason: str) -> None:
+        name = summary.metadata.name
         try:
-            await self._client.delete(GPU_NODES, name)
+            await self._client.delete(GPU_NODES, name, preconditions={"uid": summary.metadata.uid})
         except NotFound:
             return
-        self._log.info("GPUNode deleted", node=name, reason="the node has no GPU any more")
+        self._log.info("GPUNode deleted", node=name, reason=reason)
 
     # --- silence -----------------------------------------------------------------------------------------
 
@@ -137,24 +164,16 @@ class NodesLoop(Loop):
         if not why:
             self._silent_since.pop(name, None)
             return
-        since = self._silent_since.setdefault(name, datetime.now(UTC))
-        waited = (datetime.now(UTC) - since).total_seconds()
-        if waited < SILENCE_S:
-            self.queue.add_after(name, SILENCE_S - waited)
+        waited_s = time.monotonic() - self._silent_since.setdefault(name, time.monotonic())
+        if waited_s < self._silence_s:
+            self.queue.add_after(name, self._silence_s - waited_s)
         elif condition.must_become_unknown(node):
             await condition.set_unknown(self._client, node, why)
             self._log.warning("node agent silent", node=name, reason=why)
 
     def silence_of(self, node: Node) -> str:
         """Why nobody speaks for this node, "" when the agent does."""
-        if not node.ready:
-            return "the kubelet does not report (the node is not Ready)"
-        pods = [pod for pod in self._caches.agent_pods.values() if pod.node_name == node.metadata.name]
-        if not pods:
-            return "no node agent runs there"
-        if not any(pod.ready for pod in pods):
-            return f"the node agent's pod {pods[0].metadata.name} is not ready"
-        return ""
+        return silence_of(node, self._caches.agents_on(node.metadata.name))
 
     # --- what wakes it -----------------------------------------------------------------------------------
 
@@ -195,9 +214,19 @@ class NodesLoop(Loop):
             self.queue.add(node.metadata.name)
 
 
-def _runs(operand: Operand, policy: ClusterPolicy, labels: dict[str, str]) -> bool:
-    wanted = operand.enabled(policy) and operand.unsupported_image(policy) is None
-    return wanted and labels.get(operand.deploy_label) == "true"
+def _runs(
+    operand: Operand, policy: ClusterPolicy, labels: Mapping[str, str], before: Mapping[str, Any]
+) -> bool:
+    """An image that we do not run keeps an operand from starting; one that runs is left as it is."""
+    if not operand.enabled(policy) or labels.get(operand.deploy_label) != "true":
+        return False
+    return operand.unsupported_image(policy) is None or bool(before.get("enabled"))
+
+
+def _belongs_to(summary: GPUNodeSummary, node: Node) -> bool:
+    """False for what was made for an earlier node of this name: garbage collection is about to take it."""
+    owners = [ref.uid for ref in summary.metadata.owner_references if ref.kind == "Node"]
+    return not owners or node.metadata.uid in owners
 
 
 def _matters(old: Node, new: Node) -> bool:

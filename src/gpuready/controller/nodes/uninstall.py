@@ -2,8 +2,8 @@
 
 Order: the node agent is told (GPUNode.spec.uninstall) and undoes what the daemons wrote on the host; then the
 labels, annotations and the condition go, then the GPUNode. An agent that does not answer is waited for
-`PATIENCE_S` seconds. The agent's own labels go last, when its pod is gone: until then it would write them
-again.
+`PATIENCE_S` seconds, then it is named in an Event and the node is cleaned without it. The agent's own labels
+go last, when its pod is gone: until then it would write them again.
 """
 
 from __future__ import annotations
@@ -17,21 +17,28 @@ from gpuready import names
 from gpuready.controller.caches import Caches
 from gpuready.controller.labelling.decision import LabelFacts, decide
 from gpuready.controller.nodes import condition
+from gpuready.controller.nodes.silence import silence_of
 from gpuready.controller.nodes.summary import GPUNodeSummary
 from gpuready.kube.client import KubeClient
 from gpuready.kube.errors import NotFound
+from gpuready.kube.events import WARNING, EventRecorder
 from gpuready.kube.resources import GPU_NODES, NODES
 from gpuready.kube.trimmed import Node
 from gpuready.log import get_logger
 
 PATIENCE_S = 120.0
+NEXT_STEP = "remove /run/gpuready, /var/lib/gpuready and the gates in /run/nvidia/validations there"
 log = get_logger("controller.uninstall")
 
 
 class Uninstaller:
-    def __init__(self, client: KubeClient, caches: Caches) -> None:
+    def __init__(
+        self, client: KubeClient, caches: Caches, events: EventRecorder, *, patience_s: float = PATIENCE_S
+    ) -> None:
         self._client = client
         self._caches = caches
+        self._events = events
+        self._patience_s = patience_s
         self._since: dict[str, float] = {}
         self._given_up: set[str] = set()
 
@@ -50,10 +57,12 @@ class Uninstaller:
         name = node.metadata.name
         summary = self._caches.gpu_nodes.get(name)
         if summary is not None and not summary.status.uninstalled:
-            wait_s = await self._ask(summary)
-            if wait_s > 0:
+            await self._ask(summary)
+            if wait_s := self._patience_left_s(name):
                 return wait_s
-        await self._take_labels(node, agents_too=not self._has_agent(name))
+            await self._give_up(node)
+        gone = not self._has_agent(name) or name in self._given_up
+        await self._take_labels(node, agents_too=gone)
         await condition.remove(self._client, node)
         if summary is not None:
             await self._delete(name)
@@ -63,25 +72,33 @@ class Uninstaller:
         """No GPUNode is left: the node agents have nothing more to do."""
         return len(self._caches.gpu_nodes) == 0
 
-    async def _ask(self, summary: GPUNodeSummary) -> float:
-        """Seconds of patience left; 0 when it has run out."""
+    async def _ask(self, summary: GPUNodeSummary) -> None:
         name = summary.metadata.name
-        if not summary.spec.get("uninstall"):
+        if summary.spec.get("uninstall"):
+            return
+        try:
             await self._client.merge_patch(GPU_NODES, name, {"spec": {"uninstall": True}})
-            log.info("uninstall asked for", node=name)
-        left = PATIENCE_S - (time.monotonic() - self._since.setdefault(name, time.monotonic()))
-        if left > 0 and self._has_agent(name):
-            return left
-        if left > 0 and not self._agent_daemonset():
-            left = 0  # nobody is there who could answer
-        if left <= 0:
-            self._given_up.add(name)
-            log.warning(
-                "node agent did not clean up",
-                node=name,
-                next_step="remove /run/gpuready and /var/lib/gpuready there",
-            )
-        return max(left, 0.0)
+        except NotFound:
+            return  # gone with its node
+        log.info("uninstall asked for", node=name)
+
+    def _patience_left_s(self, name: str) -> float:
+        """0 when it has run out, or when nobody is there who could answer."""
+        if not self._has_agent(name) and not self._agent_daemonset():
+            return 0.0
+        waited_s = time.monotonic() - self._since.setdefault(name, time.monotonic())
+        return max(self._patience_s - waited_s, 0.0)
+
+    async def _give_up(self, node: Node) -> None:
+        name = node.metadata.name
+        if name in self._given_up:
+            return
+        self._given_up.add(name)
+        why = silence_of(node, self._caches.agents_on(name)) or "its node agent does not answer"
+        log.warning("node agent did not clean up", node=name, reason=why, next_step=NEXT_STEP)
+        about = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": name}}
+        text = f"files of gpuready may be left on {name}: {why}; next: {NEXT_STEP}"
+        await self._events.event(about, WARNING, "UninstallIncomplete", text)
 
     async def _take_labels(self, node: Node, *, agents_too: bool) -> None:
         patch = without_ours(node.metadata.labels, node.metadata.annotations, agents_too=agents_too)
@@ -98,7 +115,7 @@ class Uninstaller:
             return
 
     def _has_agent(self, name: str) -> bool:
-        return any(pod.node_name == name for pod in self._caches.agent_pods.values())
+        return bool(self._caches.agents_on(name))
 
     def _agent_daemonset(self) -> bool:
         return any(

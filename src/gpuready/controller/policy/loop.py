@@ -13,15 +13,24 @@ from typing import Any
 from gpuready import names
 from gpuready.api.clusterpolicy import ClusterPolicy
 from gpuready.controller.caches import OWNED_KINDS, Caches
+from gpuready.controller.conditional import replacing
 from gpuready.controller.current import CurrentPolicy
+from gpuready.controller.echoes import Echoes
 from gpuready.controller.labelling.decision import is_gpu_node
 from gpuready.controller.loop import Loop
+from gpuready.controller.nodes.condition import is_unknown
 from gpuready.controller.nodes.loop import NodesLoop
 from gpuready.controller.nodes.summary import GPUNodeSummary
 from gpuready.controller.policy import pruning
 from gpuready.controller.policy.active import ActivePolicy
 from gpuready.controller.policy.plan import Plan, key_of, plan_of
-from gpuready.controller.policy.status import NodeView, Observed, ignored_status, status_of
+from gpuready.controller.policy.status import (
+    NodeView,
+    Observed,
+    ignored_status,
+    new_problem,
+    status_of,
+)
 from gpuready.errors import GPUReadyError
 from gpuready.kube.apply import Applied, Applier, Change
 from gpuready.kube.client import KubeClient
@@ -57,6 +66,7 @@ class PolicyLoop(Loop):
         self._own_image = own_image
         self._applier = Applier(client)
         self._written: dict[str, float] = {}
+        self._echoes = Echoes()
         self.last_ready: float | None = None
         self.state = ""
         self._listen()
@@ -70,9 +80,12 @@ class PolicyLoop(Loop):
         failures: dict[str, str] = {}
         plan = None
         if active.policy is not None:
-            plan = plan_of(active, active.policy, self._view(active.policy))
+            plan = self._plan(active, active.policy)
             failures = await self._apply(plan)
             failures.update(await self._prune(plan))
+        elif self._current.effective is not None:
+            # Nothing is applied, but what runs is still told.
+            plan = self._plan(active, self._current.effective)
         await self._report(active, plan, failures)
         if failures:
             raise GPUReadyError(
@@ -81,7 +94,10 @@ class PolicyLoop(Loop):
 
     # --- observe -----------------------------------------------------------------------------------------
 
-    def _view(self, policy: ClusterPolicy) -> ClusterView:
+    def _plan(self, active: ActivePolicy, policy: ClusterPolicy) -> Plan:
+        return plan_of(active, policy, self._view(), self._current.ignored())
+
+    def _view(self) -> ClusterView:
         nodes = sorted(self._caches.nodes.values(), key=lambda node: node.metadata.name)
         base = self._caches.find_owned("DaemonSet", self._caches.namespace, BASE_NAME)
         return ClusterView(
@@ -107,9 +123,12 @@ class PolicyLoop(Loop):
     def _node_view(self, node: Node, agents: set[str], *, by_nfd: bool) -> NodeView:
         labels = node.metadata.labels
         if is_gpu_node(labels):
-            return NodeView(node.metadata.name, labels, silent=bool(self._nodes.silence_of(node)))
+            return NodeView(
+                node.metadata.name, labels, silence=self._nodes.silence_of(node), silent=is_unknown(node)
+            )
         seen = _has_nfd_labels(labels) if by_nfd else node.metadata.name in agents
-        return NodeView(node.metadata.name, labels, undiscovered=node.ready and not seen)
+        silence = "" if by_nfd or seen else self._nodes.silence_of(node)
+        return NodeView(node.metadata.name, labels, silence=silence, undiscovered=node.ready and not seen)
 
     # --- apply and prune ---------------------------------------------------------------------------------
 
@@ -138,8 +157,7 @@ class PolicyLoop(Loop):
             await self._events.event(applied.object, NORMAL, "TakenOver", text)
 
     async def _prune(self, plan: Plan) -> dict[str, str]:
-        wanted = plan.keys
-        return await self._delete(pruning.surplus(self._all_owned(), wanted))
+        return await self._delete(pruning.surplus(self._all_owned(), plan.keys, plan.refused))
 
     async def _remove_everything(self) -> None:
         """No policy: the operands' objects at once, the node agent when every node is clean."""
@@ -152,15 +170,19 @@ class PolicyLoop(Loop):
         failures = {}
         for obj in objects:
             kind, namespace, name = key_of(obj)
+            uid = obj["metadata"]["uid"]
+            if self._echoes.wait_s(uid, uid):
+                continue  # deleted already, the cache is about to show it
             try:
                 await self._client.delete(
-                    resource_of(obj), name, namespace or None, preconditions={"uid": obj["metadata"]["uid"]}
+                    resource_of(obj), name, namespace or None, preconditions={"uid": uid}
                 )
             except NotFound:
                 continue
             except GPUReadyError as exc:
                 failures[f"{kind}/{name}"] = str(exc)
                 continue
+            self._echoes.wrote(uid, uid)
             self._log.info("object deleted", kind=kind, name=name, reason="no longer wanted")
         return failures
 
@@ -184,21 +206,23 @@ class PolicyLoop(Loop):
         if (raw.get("status") or {}) == status:
             return
         name = raw["metadata"]["name"]
-        since = time.monotonic() - self._written.get(name, 0.0)
-        if since < STATUS_INTERVAL_S:
-            self.queue.add_after(KEY, STATUS_INTERVAL_S - since)
+        version = raw["metadata"]["resourceVersion"]
+        left_s = STATUS_INTERVAL_S - (time.monotonic() - self._written.get(name, float("-inf")))
+        if wait_s := max(left_s, self._echoes.wait_s(name, version), 0.0):
+            self.queue.add_after(KEY, wait_s)
             return
-        operations = [
-            {"op": "test", "path": "/metadata/resourceVersion", "value": raw["metadata"]["resourceVersion"]},
-            {"op": "add", "path": "/status", "value": status},
-        ]
+        operations = replacing(version, "/status", status)
         try:
             await self._client.json_patch(CLUSTER_POLICIES, name, operations, subresource="status")
         except NotFound:
             return
         self._written[name] = time.monotonic()
+        self._echoes.wrote(name, version)
         if (raw.get("status") or {}).get("state") != status["state"]:
             self._log.info("policy state changed", policy=name, state=status["state"])
+        problem = new_problem(raw.get("status") or {}, status)
+        if problem:
+            await self._events.event(raw, WARNING, problem["reason"], problem["message"])
 
     # --- what wakes it -----------------------------------------------------------------------------------
 
@@ -216,7 +240,7 @@ class PolicyLoop(Loop):
         self.queue.add(KEY)
 
     def _on_node(self, old: Node | None, new: Node | None) -> None:
-        if old is None or new is None or old.metadata.labels != new.metadata.labels or old.ready != new.ready:
+        if old is None or new is None or _matters(old, new):
             self._wake()
 
     def _on_gpu_node(self, old: GPUNodeSummary | None, new: GPUNodeSummary | None) -> None:
@@ -232,6 +256,15 @@ def _facts(node: Node) -> NodeFacts:
         kernel=info.kernel_version,
         runtime=info.container_runtime_version,
         architecture=info.architecture,
+    )
+
+
+def _matters(old: Node, new: Node) -> bool:
+    return (
+        old.metadata.labels != new.metadata.labels
+        or old.ready != new.ready
+        or is_unknown(old) != is_unknown(new)
+        or _facts(old) != _facts(new)
     )
 
 

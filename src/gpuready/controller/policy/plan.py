@@ -6,7 +6,7 @@ a controller reference to the policy, so that garbage collection removes it with
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,13 +53,28 @@ class Plan:
     def keys(self) -> set[Key]:
         return {key_of(obj) for obj in self.objects}
 
+    @property
+    def refused(self) -> set[str]:
+        """Operands that we cannot run as asked: what runs of them is left as it is."""
+        return {plan.operand.name for plan in self.operands if plan.refusal}
 
-def plan_of(active: ActivePolicy, policy: ClusterPolicy, view: ClusterView) -> Plan:
-    """Everything that the policy leads to in this cluster."""
+
+def plan_of(
+    active: ActivePolicy, policy: ClusterPolicy, view: ClusterView, heirs: Sequence[Mapping[str, Any]] = ()
+) -> Plan:
+    """Everything that the policy leads to in this cluster.
+
+    heirs   the policies that wait for their turn. They own the objects too: when the policy in force goes,
+            garbage collection leaves to the next one what it would only have to make again.
+    """
+    owners = [_owner(active.raw["metadata"], controller=True)]
+    owners += [_owner(heir["metadata"], controller=False) for heir in heirs]
     agent = [_marked(obj, node_agent.NAME, active.name) for obj in node_agent.objects(policy, view)]
     return Plan(
         agent=tuple(agent),
-        operands=tuple(_operand_plan(operand, active, policy, view) for operand in registry.OPERANDS),
+        operands=tuple(
+            _operand_plan(operand, active.name, owners, policy, view) for operand in registry.OPERANDS
+        ),
         not_implemented=tuple(p.name for p in registry.NOT_IMPLEMENTED if p.enabled(policy)),
     )
 
@@ -70,14 +85,14 @@ def key_of(obj: Mapping[str, Any]) -> Key:
 
 
 def _operand_plan(
-    operand: Operand, active: ActivePolicy, policy: ClusterPolicy, view: ClusterView
+    operand: Operand, name: str, owners: list[KubeObject], policy: ClusterPolicy, view: ClusterView
 ) -> OperandPlan:
     if not operand.enabled(policy):
         return OperandPlan(operand, enabled=False)
     if refusal := _refusal(operand, policy):
         return OperandPlan(operand, enabled=True, refusal=refusal)
-    objects = [_marked(obj, operand.name, active.name) for obj in operand.objects(policy, view)]
-    return OperandPlan(operand, enabled=True, objects=tuple(_owned(obj, active) for obj in objects))
+    objects = [_marked(obj, operand.name, name) for obj in operand.objects(policy, view)]
+    return OperandPlan(operand, enabled=True, objects=tuple(_owned(obj, owners) for obj in objects))
 
 
 def _refusal(operand: Operand, policy: ClusterPolicy) -> Refusal | None:
@@ -101,13 +116,16 @@ def _marked(obj: KubeObject, operand: str, policy_name: str) -> KubeObject:
     return {**obj, "metadata": metadata}
 
 
-def _owned(obj: KubeObject, active: ActivePolicy) -> KubeObject:
-    reference = {
+def _owned(obj: KubeObject, owners: list[KubeObject]) -> KubeObject:
+    return {**obj, "metadata": {**obj["metadata"], "ownerReferences": owners}}
+
+
+def _owner(metadata: Mapping[str, Any], *, controller: bool) -> KubeObject:
+    return {
         "apiVersion": names.CLUSTER_POLICY_API,
         "kind": names.CLUSTER_POLICY_KIND,
-        "name": active.name,
-        "uid": active.uid,
-        "controller": True,
-        "blockOwnerDeletion": True,
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        "controller": controller,
+        "blockOwnerDeletion": controller,
     }
-    return {**obj, "metadata": {**obj["metadata"], "ownerReferences": [reference]}}

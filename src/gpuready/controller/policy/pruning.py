@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from gpuready import names
@@ -13,11 +13,13 @@ from gpuready.operands.node_agent import manifest as node_agent
 Object = Mapping[str, Any]
 
 
-def surplus(owned: Iterable[Object], wanted: set[Key]) -> list[Object]:
-    """Objects with our label that the plan does not hold; the node agent's are never surplus to a policy."""
-    return _reversed(
-        [obj for obj in owned if key_of(obj) not in wanted and operand_of(obj) != node_agent.NAME]
-    )
+def surplus(owned: Iterable[Object], wanted: set[Key], kept: Collection[str] = ()) -> list[Object]:
+    """Objects with our label that the plan does not hold; the node agent's are never surplus to a policy.
+
+    kept    operands whose objects stay whatever the plan holds
+    """
+    spared = {node_agent.NAME, *kept}
+    return _reversed([obj for obj in owned if key_of(obj) not in wanted and operand_of(obj) not in spared])
 
 
 def leftovers(owned: Iterable[Object], *, keep_agent: bool) -> list[Object]:

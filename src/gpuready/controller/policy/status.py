@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuready import names
-from gpuready.chain.verdict import Link
+from gpuready.chain.verdict import Link, State
 from gpuready.controller.nodes.summary import GPUNodeSummary
 from gpuready.controller.policy.active import ActivePolicy
 from gpuready.controller.policy.plan import OperandPlan, Plan
@@ -23,12 +23,14 @@ READY, NOT_READY, IGNORED = "ready", "notReady", "ignored"
 class NodeView:
     """A node as the status sees it.
 
-    silent        a GPU node whose kubelet or agent does not answer
+    silence       why nobody speaks for it at this moment, "" when its agent does
+    silent        that has lasted: what was known of its GPUs no longer counts
     undiscovered  a node that is Ready, and nobody has looked for GPUs there
     """
 
     name: str
     labels: Mapping[str, str]
+    silence: str = ""
     silent: bool = False
     undiscovered: bool = False
 
@@ -88,6 +90,21 @@ def ignored_status(raw: Mapping[str, Any], active_name: str, namespace: str, now
     return carried_times(status, raw.get("status") or {})
 
 
+# Worth an Event: somebody has to act. That a node is not there yet is said by the condition alone.
+_TO_BE_SAID = ("PolicyInvalid", "ReconcileFailed")
+
+
+def new_problem(before: Row, after: Row) -> Row | None:
+    """The Error condition when it says something new that needs a person."""
+    was, now = _error_row(before), _error_row(after)
+    changed = (was.get("reason"), was.get("message")) != (now.get("reason"), now.get("message"))
+    return now if changed and now.get("reason") in _TO_BE_SAID else None
+
+
+def _error_row(status: Mapping[str, Any]) -> Row:
+    return next((row for row in status.get("conditions") or () if row["type"] == "Error"), {})
+
+
 def carried_times(status: Row, before: Mapping[str, Any]) -> Row:
     """The same status with `lastTransitionTime` of every condition whose status did not change."""
     times = {row["type"]: row for row in before.get("conditions") or ()}
@@ -118,7 +135,8 @@ def _operand_row(plan: OperandPlan, seen: Observed) -> Row:
     if missing := _missing(plan, members, seen):
         return {**row, "state": NOT_READY, "reason": "DaemonSetMissing", "message": missing}
     if len(whole) == len(members):
-        return {**row, "state": READY, "reason": "Ready", "message": ""}
+        reason, message = _remark(plan, members, seen)
+        return {**row, "state": READY, "reason": reason, "message": message}
     reason, message = _why_not(plan, [node for node in members if node not in whole], seen)
     return {**row, "state": NOT_READY, "reason": reason, "message": message}
 
@@ -152,15 +170,31 @@ def _missing(plan: OperandPlan, members: Sequence[NodeView], seen: Observed) -> 
     return ""
 
 
+def _remark(plan: OperandPlan, members: Sequence[NodeView], seen: Observed) -> tuple[str, str]:
+    """What a ready operand still has to say: the first node whose link is degraded."""
+    links = [
+        (node.name, summary.find_link(plan.operand.link))
+        for node in members
+        if plan.operand.link and (summary := seen.gpu_nodes.get(node.name))
+    ]
+    degraded = [(name, row) for name, row in links if row and row.state == State.DEGRADED]
+    if not degraded:
+        return "Ready", ""
+    name, row = degraded[0]
+    others = f" (and {len(degraded) - 1} more nodes)" if len(degraded) > 1 else ""
+    return row.reason, f"{name}: {row.message}{others}"
+
+
 def _why_not(plan: OperandPlan, nodes: Sequence[NodeView], seen: Observed) -> tuple[str, str]:
     """The first node's own reason, and how many others there are."""
     node = nodes[0]
     others = f" (and {len(nodes) - 1} more nodes)" if len(nodes) > 1 else ""
     if node.silent:
-        return "AgentSilent", f"{node.name}: its kubelet or its node agent does not answer{others}"
+        return "AgentSilent", f"{node.name}: {node.silence or 'its node agent is just back'}{others}"
     summary = seen.gpu_nodes.get(node.name)
     if summary is None or not summary.status.chain:
-        return "NotReported", f"{node.name}: the node agent has not reported yet{others}"
+        why = f" ({node.silence})" if node.silence else ""
+        return "NotReported", f"{node.name}: the node agent has not reported yet{why}{others}"
     row = summary.find_link(plan.operand.link) if plan.operand.link else summary.first_broken()
     if row is None:
         return "NotReported", f"{node.name}: the node agent has not reported on this yet{others}"
@@ -195,22 +229,26 @@ def _conditions(active: ActivePolicy, operands: Sequence[Row], seen: Observed) -
     if waiting:
         return _not_ready("OperandNotReady", _joined(waiting))
     if hidden := _still_hidden(active, seen):
-        return _not_ready("Discovering", f"{_some(hidden)}: nobody has looked for GPUs there yet")
+        why = f" ({hidden[0].silence})" if hidden[0].silence else ""
+        listed = _some(node.name for node in hidden)
+        return _not_ready("Discovering", f"{listed}: nobody has looked for GPUs there yet{why}")
     gpu_nodes = [node for node in seen.nodes if node.labels.get(names.GPU_PRESENT) == "true"]
     if not gpu_nodes:
         return _ready("NoGPUNodes", "no node with an NVIDIA GPU is known")
     unknown = [node.name for node in gpu_nodes if node.name not in seen.gpu_nodes]
     if unknown:
         return _not_ready("OperandNotReady", f"the node agent has not reported on {_some(unknown)}")
-    return _ready("Reconciled", "every operand is ready on every node it belongs to")
+    remarks = [row for row in operands if row["state"] == READY and row["message"]]
+    text = "every operand is ready on every node it belongs to"
+    return _ready("Reconciled", f"{text}; {_joined(remarks)}"[:1024] if remarks else text)
 
 
-def _still_hidden(active: ActivePolicy, seen: Observed) -> list[str]:
+def _still_hidden(active: ActivePolicy, seen: Observed) -> list[NodeView]:
     """Nodes that hold up the first "ready" of a policy; a node that joins later does not take it back."""
     before = active.raw.get("status") or {}
     if before.get("state") == READY and before.get("observedGeneration") == active.generation:
         return []
-    return [node.name for node in seen.nodes if node.undiscovered]
+    return sorted((node for node in seen.nodes if node.undiscovered), key=lambda node: node.name)
 
 
 def _ready(reason: str, message: str) -> tuple[Row, Row]:

@@ -1,0 +1,231 @@
+"""What becomes of a policy: a chart's, one that contradicts itself, a second one, one with parts off."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import AsyncIterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import yaml
+from tests.sim.operator_cluster import (
+    GPU_NODES,
+    NAMESPACE,
+    PLUGIN,
+    POLICIES,
+    POLICY,
+    condition,
+    edit,
+    error,
+    labels,
+    offers,
+    operand,
+    operand_pods,
+    ready,
+    wait_http,
+)
+
+from gpuready_sim.client import DAEMON_SETS, NODES, ApiStatus
+from gpuready_sim.cluster.handle import Cluster
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+DRIVER = "nvidia-driver-daemonset"
+CHART_POLICY = Path(__file__).parents[1] / "data/chart-policy.yaml"
+SPEC = """
+nodes:
+- {name: l4, gpus: {L4: 2}, driver: {where: host}}
+- {name: a100, gpus: {A100-SXM4-40GB: 2}, driver: {where: container}}
+"""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def cluster(state_home: Path) -> AsyncIterator[Cluster]:
+    async with Cluster.started(SPEC) as running:
+        yield running
+
+
+def chart_policy() -> dict[str, Any]:
+    """As the chart writes it, with the one line that makes it ours."""
+    obj = yaml.safe_load(CHART_POLICY.read_text())
+    obj["spec"]["gpuready"] = {"images": "own"}
+    return obj
+
+
+async def test_a_policy_written_by_the_original_chart_becomes_ready_with_own_images(cluster):
+    await cluster.apply(chart_policy())
+
+    policy_ = await ready(cluster)
+
+    # The chart lets the startup probe wait for 60 s; the driver link does not wait for it.
+    assert await cluster.allocatable("a100") == 2
+    assert await cluster.allocatable("l4") == 2
+    rows = {row["name"]: (row["state"], row["flavour"]) for row in policy_["status"]["operands"]}
+    assert rows["driver"] == ("ready", "original")
+    assert rows["device-plugin"] == rows["gpu-feature-discovery"] == ("ready", "own")
+    assert rows["toolkit"][0] == "notImplemented"
+    assert "toolkit" in condition(policy_, "NotImplemented")["message"]
+
+
+async def test_a_contradiction_is_named_and_what_runs_is_left_alone_until_it_is_corrected(cluster):
+    before = await operand_pods(cluster)
+
+    cdi = {"enabled": False, "nriPluginEnabled": True}
+    await edit(cluster, {"cdi": cdi, "hostPaths": {"rootFS": "host"}})
+    bad = await error(cluster, "PolicyInvalid", "spec.cdi.nriPluginEnabled", "spec.hostPaths.rootFS")
+
+    message = condition(bad, "Error")["message"]
+    for words in ("false while spec.cdi.enabled is false", '"host" is not an absolute path', "left as it is"):
+        assert words in message
+    assert bad["status"]["state"] == "notReady"
+    assert condition(bad, "Ready")["status"] == "False"
+    assert {row["name"] for row in bad["status"]["operands"]} >= {"driver", "device-plugin"}
+    assert "PolicyInvalid" in [event["reason"] for event in await cluster.events(POLICY)]
+
+    await _restart_operator(cluster)
+    still_bad = await error(cluster, "PolicyInvalid", "spec.cdi.nriPluginEnabled")
+    assert _error_since(still_bad) == _error_since(bad)
+    assert await operand_pods(cluster) == before
+    assert await cluster.allocatable("a100") == 2
+
+    await edit(cluster, {"cdi": {"enabled": True, "nriPluginEnabled": None}, "hostPaths": {"rootFS": "/"}})
+    await ready(cluster)
+    assert await operand_pods(cluster) == before
+
+
+async def test_a_value_outside_its_choices_does_not_even_reach_the_operator(cluster):
+    with pytest.raises(ApiStatus) as refused:
+        await edit(cluster, {"mig": {"strategy": "doubled"}})
+
+    assert refused.value.code == 422
+    for words in ("spec.mig.strategy", "doubled", "single", "mixed"):
+        assert words in str(refused.value)
+
+
+async def test_a_second_policy_waits_and_takes_over_without_touching_a_node(cluster):
+    pods = await operand_pods(cluster)
+    node_labels = labels(await cluster.node("a100"))
+    gpu_node = await cluster.client.get(GPU_NODES, "a100")
+
+    await cluster.apply({**chart_policy(), "metadata": {"name": "next-policy"}})
+    ignored = await cluster.wait(POLICIES, "next-policy", until=_has_state("ignored"))
+    assert POLICY in condition(ignored, "Ready")["message"]
+    await cluster.wait(DAEMON_SETS, PLUGIN, NAMESPACE, _is_owned_by(POLICY, "next-policy"))
+    await cluster.client.delete(POLICIES, POLICY)
+    await ready(cluster, "next-policy")
+    await cluster.wait(DAEMON_SETS, PLUGIN, NAMESPACE, _is_owned_by("next-policy"))
+
+    assert await operand_pods(cluster) == pods
+    assert labels(await cluster.node("a100")) == node_labels
+    assert (await cluster.client.get(GPU_NODES, "a100"))["metadata"]["uid"] == gpu_node["metadata"]["uid"]
+
+    await cluster.apply(chart_policy())
+    await cluster.wait(POLICIES, POLICY, until=_has_state("ignored"))
+    await cluster.wait(DAEMON_SETS, PLUGIN, NAMESPACE, _is_owned_by("next-policy", POLICY))
+    await cluster.client.delete(POLICIES, "next-policy")
+    await ready(cluster)
+    assert await operand_pods(cluster) == pods
+
+
+async def test_an_operand_that_is_switched_off_goes_and_comes_back(cluster):
+    agents = await operand_pods(cluster, "node-agent")
+
+    await edit(cluster, {"devicePlugin": {"enabled": False}})
+    await cluster.wait_gone(DAEMON_SETS, PLUGIN, NAMESPACE)
+    off = await ready(cluster)
+    assert operand(off, "device-plugin")["state"] == "disabled"
+    await cluster.wait(NODES, "l4", until=offers(0))
+
+    await edit(cluster, {"devicePlugin": {"enabled": True}})
+    await ready(cluster)
+    await cluster.wait(NODES, "l4", until=offers(2))
+    assert await operand_pods(cluster, "node-agent") == agents
+
+
+async def test_an_image_that_we_do_not_run_is_refused_with_the_way_out_and_stops_nothing(cluster):
+    pods = await operand_pods(cluster)
+
+    await edit(cluster, {"gpuready": {"images": "asNamed"}})
+    refused = await error(cluster, "OperandNotReady", "spec.gpuready.images: own")
+
+    row = operand(refused, "device-plugin")
+    assert row["reason"] == "OriginalImageUnsupported"
+    assert "registry.example.org/nvidia/k8s-device-plugin:v0.19.3" in row["message"]
+    assert await operand_pods(cluster) == pods
+    assert await cluster.allocatable("l4") == 2
+
+    await edit(cluster, {"gpuready": {"images": "own"}})
+    await ready(cluster)
+    assert await operand_pods(cluster) == pods
+
+
+async def test_a_driver_that_is_switched_off_goes_as_a_daemonset_and_comes_back(cluster):
+    await edit(cluster, {"driver": {"enabled": False}})
+    await cluster.wait_gone(DAEMON_SETS, DRIVER, NAMESPACE)
+    off = await cluster.wait(POLICIES, POLICY, until=_is_disabled("driver"))
+    assert operand(off, "driver")["desired"] == 0
+    assert await cluster.allocatable("l4") == 2, "its driver is the host's"
+
+    # The container ends only when nothing holds the module: that is the container's business, not ours.
+    await edit(cluster, {"driver": {"enabled": True}})
+    await cluster.wait(DAEMON_SETS, DRIVER, NAMESPACE)
+
+
+async def test_the_status_was_written_at_most_once_a_second_all_along(cluster):
+    times = [
+        line.time
+        for line in cluster.requests(writes_only=True)
+        if line.what == "clusterpolicies/status" and line.name == POLICY and line.fields["code"] == 200
+    ]
+    gaps = [(later - sooner).total_seconds() for sooner, later in pairwise(times)]
+    # One exception: a restarted operator does not know when its predecessor wrote.
+    assert len([gap for gap in gaps if gap < 0.95]) <= 1
+
+
+async def test_no_request_of_the_operator_was_in_vain(cluster):
+    """It never meets a conflict with itself: what it wrote and has not seen yet it does not write again."""
+    failed = [
+        f"{line.fields['verb']} {line.what} {line.name} {line.fields['code']}"
+        for line in cluster.requests(writes_only=True)
+        if line.fields["client"] == "gpuready-operator" and line.fields["code"] >= 400
+    ]
+    # Conflicts with the node agent and the garbage collector are part of life.
+    assert len([text for text in failed if not text.endswith(" 409")]) == 0, failed
+    assert len(failed) <= 6, failed
+
+
+async def _restart_operator(cluster: Cluster) -> None:
+    """Kill it; its supervisor starts it again."""
+    old = await _operator_of(cluster)
+    os.kill(old["pid"], signal.SIGRTMIN)
+    readyz = f"http://127.0.0.1:{old['healthPort']}/readyz"
+    await wait_http(readyz, status=0)
+    await wait_http(readyz)
+
+
+async def _operator_of(cluster: Cluster) -> Any:
+    return next(row for row in (await cluster.status())["processes"] if row["name"] == "operator")
+
+
+def _error_since(obj: dict[str, Any]) -> str:
+    return str(condition(obj, "Error")["lastTransitionTime"])
+
+
+def _has_state(state: str):
+    return lambda obj: (obj.get("status") or {}).get("state") == state
+
+
+def _is_disabled(name: str):
+    return lambda obj: operand(obj, name).get("reason") == "Disabled"
+
+
+def _is_owned_by(*policies: str):
+    def check(obj: dict[str, Any]) -> bool:
+        owners = obj["metadata"].get("ownerReferences") or ()
+        return [owner["name"] for owner in owners] == list(policies) and owners[0]["controller"] is True
+
+    return check

@@ -30,13 +30,14 @@ from gpuready.operands.node_agent import decision
 from gpuready.operands.node_agent.decision import Judgement, View
 from gpuready.operands.node_agent.holders import find_holders
 from gpuready.operands.node_agent.keeper import Keeper
-from gpuready.operands.node_agent.observer import Observer
+from gpuready.operands.node_agent.observer import Observer, Settling
 from gpuready.operands.node_agent.reporter import Reporter
 from gpuready.operands.node_agent.settings import Settings
 
 TICK_S = 1.0
 STALLED_AFTER_S = 30.0
 PLUGIN_PATIENCE_S = 30.0  # an uninstall waits so long for the device plugin to stop
+PLUGIN_QUIET_S = 1.0  # and so long after its last word, which may not have been the last
 FIRST_RETRY_S, LONGEST_RETRY_S = 0.5, 15.0
 _SETTLED_WORLD_S = 0.01  # one wake-up for a burst of events
 
@@ -107,6 +108,7 @@ class Agent:
         self._ticked_at = clock()
         self._retired_at: float | None = None
         self._cleaned = False
+        self._quiet = Settling(PLUGIN_QUIET_S)
         self._trouble = ""
         self._nodes.add_handler(lambda old, new: self._wake.set())
         self._gpu_nodes.add_handler(lambda old, new: self._wake.set())
@@ -146,6 +148,8 @@ class Agent:
                 task.result()
         finally:
             await _cancel([*tasks, stopped, *([self._asking] if self._asking else [])])
+            if self._cleaned:
+                self._keeper.clean()
 
     # --- what wakes us -----------------------------------------------------------------------------------
 
@@ -197,12 +201,13 @@ class Agent:
         """Undo our own part at once, the plugin's when it has stopped: until then it would write again."""
         self._retired_at = self._clock() if self._retired_at is None else self._retired_at
         self._keeper.retire()
+        gone_for_good = self._quiet.is_settled((decision.plugin_is_gone(view), view.record), self._clock())
         patience_over_at = self._retired_at + PLUGIN_PATIENCE_S
-        if decision.plugin_is_gone(view) or self._clock() >= patience_over_at:
+        if (decision.plugin_is_gone(view) and gone_for_good) or self._clock() >= patience_over_at:
             self._keeper.clean()
             self._cleaned = True
         else:
-            self._due_at = min(self._due_at, patience_over_at)
+            self._due_at = min(self._due_at, patience_over_at, self._quiet.due_at)
 
     def _ask_nvml_if_needed(self, seen: Look) -> None:
         if self._asking is not None and not self._asking.done():

@@ -35,6 +35,7 @@ async def api() -> AsyncIterator[FakeApi]:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(daemon, "TICK_S", 0.05)
+    monkeypatch.setattr(daemon, "PLUGIN_QUIET_S", 0.2)
     monkeypatch.setattr(reporter, "STATUS_INTERVAL_S", 0.05)
 
 

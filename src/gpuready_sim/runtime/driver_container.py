@@ -65,7 +65,6 @@ class DriverContainer:
             say(f"Could not unload NVIDIA driver kernel modules, driver is in use: {exc}")
             return False
         self._hide_root()
-        self._say_daemons("NotReady")
         (self._run / "nvidia-driver.pid").unlink(missing_ok=True)
         return True
 

@@ -192,6 +192,13 @@ async def test_a_rebooted_node_has_a_new_boot_id_an_empty_run_and_its_driver_aga
     await cluster.client.delete(PODS, "stays", "default")
 
 
+async def says(cluster, pod, word):
+    """Ready comes with the process; what it does first takes it a moment longer."""
+    async with asyncio.timeout(20):
+        while word not in await cluster.logs(pod):
+            await asyncio.sleep(0.05)
+
+
 @on_the_shared_cluster
 async def test_a_driver_reload_ends_a_mismatch_and_is_refused_while_a_pod_holds_nvml(cluster):
     pod = sleeper("train")
@@ -202,6 +209,7 @@ async def test_a_driver_reload_ends_a_mismatch_and_is_refused_while_a_pod_holds_
     pod["spec"]["containers"][0]["volumeMounts"] = [{"name": "lib", "mountPath": "/usr/lib/x86_64-linux-gnu"}]
     await cluster.apply(pod)
     await cluster.wait(PODS, "train", "default", has_condition("Ready"))
+    await says(cluster, "train", "holding")
 
     updated = await cluster.fault("driver-update", node="l4-0", version="570.133.20")
     broken = await cluster.exec("l4-0", "nvidia-smi")

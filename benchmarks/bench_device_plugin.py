@@ -17,7 +17,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from grpclib.client import Channel
-from tests.sim.plugin_node import PluginNode
+from tests.sim.plugin_node import WITH_AGENT, PluginNode
 
 from gpuready.node.kubelet.sockets import Directory
 from gpuready.protos.deviceplugin.v1beta1 import api_grpc, api_pb2
@@ -38,6 +38,7 @@ async def main() -> None:
         await calls(node)
         show("XID raised -> kubelet told", [await xid_once(node) for _ in range(5)], "ms", owed=100)
         show("kubelet back -> Registered", [await kubelet_once(node) for _ in range(5)], "ms", owed=20)
+        await node.stop()
         await at_rest(node)
         await node.stop()
         await node.end()
@@ -94,6 +95,12 @@ async def kubelet_once(node: PluginNode) -> float:
 
 
 async def at_rest(node: PluginNode) -> None:
+    """In its usual place: with a node agent beside it."""
+    node.open_gate()
+    node.write_desired({"version": "v1"})
+    await node.start(DEVICE_LIST_STRATEGY="cdi-cri", **AT_REST, **WITH_AGENT)
+    await node.until_allocatable(8)
+    await asyncio.sleep(1)
     assert node.process is not None
     status = Path(f"/proc/{node.process.pid}/status").read_text()
     print(f"{'resident':28} {int(status.split('VmRSS:')[1].split()[0]) / 1024:8.1f} MB   owed 35")  # noqa: T201

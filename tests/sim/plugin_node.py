@@ -17,6 +17,10 @@ from gpuready_sim.kubelet.device_manager import DeviceManager
 
 VERSION = "550.163.01"
 DEADLINE_S = 15.0
+WITH_AGENT = {
+    "GPUREADY_GATES_DIR": "/run/nvidia/validations",
+    "GPUREADY_DESIRED_DIR": "/run/gpuready/desired",
+}
 _MOUNTS = ("var/lib/kubelet/device-plugins", "var/run/cdi", "run/nvidia", "run/gpuready", "dev")
 
 
@@ -139,6 +143,13 @@ class PluginNode:
         temporary = path.with_suffix(".tmp")
         temporary.write_text(json.dumps(content))
         temporary.rename(path)
+
+    def open_gate(self, boot: str = "") -> None:
+        """As the node agent does for a host driver."""
+        folder = self.root / "run/nvidia/validations"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "driver-ready.json").write_text(json.dumps({"bootId": boot or self.boot_id}))
+        (folder / "driver-ready").write_text("IS_HOST_DRIVER=true\nNVIDIA_DRIVER_ROOT=/\nNVIDIA_DEV_ROOT=/\n")
 
     async def until(self, condition: Callable[[], bool], deadline_s: float = DEADLINE_S) -> float:
         """Seconds until `condition` held; looked at whenever the kubelet's lists change, and often."""

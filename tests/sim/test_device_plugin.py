@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.sim.plugin_node import VERSION, PluginNode
+from tests.sim.plugin_node import VERSION, WITH_AGENT, PluginNode
 
 from gpuready_sim.hardware import driver_tree, machine
 from gpuready_sim.kubelet.allocation import Refused
@@ -30,10 +30,6 @@ RENAMED = {
     },
 }
 WHOLE = {"version": "v1"}
-WITH_AGENT = {
-    "GPUREADY_GATES_DIR": "/run/nvidia/validations",
-    "GPUREADY_DESIRED_DIR": "/run/gpuready/desired",
-}
 
 
 @pytest.fixture
@@ -71,13 +67,6 @@ def missing_host_paths(node: PluginNode) -> list[str]:
 def device(node: PluginNode, index: int) -> dict[str, Any]:
     found: dict[str, Any] = node.record()["devices"][index]
     return found
-
-
-def open_gate(node: PluginNode, boot: str = "") -> None:
-    folder = node.root / "run/nvidia/validations"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "driver-ready.json").write_text(json.dumps({"bootId": boot or node.boot_id}))
-    (folder / "driver-ready").write_text("IS_HOST_DRIVER=true\nNVIDIA_DRIVER_ROOT=/\nNVIDIA_DEV_ROOT=/\n")
 
 
 # --- the main job -----------------------------------------------------------------------------------------
@@ -282,7 +271,7 @@ async def test_a_bad_configuration_keeps_the_last_good(node: PluginNode) -> None
 
 async def test_nothing_registers_before_gate_and_wish_of_this_boot(node: PluginNode) -> None:
     node.install()
-    open_gate(node, boot="an-earlier-one")
+    node.open_gate(boot="an-earlier-one")
     node.write_desired(WHOLE, bootId="an-earlier-one")
     await node.start(**WITH_AGENT)
     await node.until_reason("WaitingForConfig")
@@ -293,7 +282,7 @@ async def test_nothing_registers_before_gate_and_wish_of_this_boot(node: PluginN
     assert "stale" in node.record()["problem"]["message"]
     assert node.kubelet.registrations == {}
 
-    open_gate(node)
+    node.open_gate()
     assert await node.until_allocatable(4) < 2
 
 

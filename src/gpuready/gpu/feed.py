@@ -37,7 +37,7 @@ class Pace:
     """
 
     event_wait_ms: int = 2000
-    inventory_s: float = 30.0
+    inventory_s: float = 60.0
     probe_s: float = 1.0
     retry_s: float = 2.0
 

@@ -60,7 +60,7 @@ class Settings:
     inforom: str = FLAG_INFOROM
     clean_probes: int = 60
     probe_s: float = 1.0
-    inventory_s: float = 30.0
+    inventory_s: float = 60.0
     silent_s: float = 5.0
     disable_health_checks: str = ""
     enable_health_checks: str = ""

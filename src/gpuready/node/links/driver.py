@@ -31,6 +31,7 @@ MODULE = "/sys/module/nvidia"
 # Traces of a driver container that installs or has installed; /run is empty after a boot.
 CONTAINER_TRACES = ("/run/nvidia/nvidia-driver.pid", "/run/nvidia/nvidia-driver.state")
 _KILL_GRACE_S = 1.0
+_DEVICES_EACH = 5
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,7 @@ def places_of(host: Tree, install_dir: str) -> tuple[Place, Place]:
 class KernelLook:
     """The facts for which the kernel sends no event, as cheap to read as can be: once a second, for ever.
 
+    The module is looked at each time, devices (which do not come and go by themselves) each fifth time.
     Plain joins: nothing below /proc, /sys and /dev leads out of the host's tree.
     """
 
@@ -100,10 +102,15 @@ class KernelLook:
         self._version = f"{base}{driver_files.MODULE_VERSION_FILES[0]}"
         self._pci = f"{base}/sys/bus/pci/devices"
         self._dev = f"{base}/dev"
+        self._looks = 0
+        self._devices: tuple[list[str], list[str]] = ([], [])
 
     def stamp(self) -> tuple[Any, ...]:
-        nodes = [name for name in _names_in(self._dev) if name.startswith("nvidia")]
-        return os.path.exists(self._module), _bytes_of(self._version), _names_in(self._pci), sorted(nodes)
+        if self._looks % _DEVICES_EACH == 0:
+            nodes = [name for name in _names_in(self._dev) if name.startswith("nvidia")]
+            self._devices = (_names_in(self._pci), sorted(nodes))
+        self._looks += 1
+        return os.path.exists(self._module), _bytes_of(self._version), self._devices
 
 
 def _names_in(path: str) -> list[str]:

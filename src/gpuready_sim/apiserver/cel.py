@@ -66,13 +66,29 @@ def evaluate(expression: str, values: Mapping[str, Any]) -> Any:
     return plain
 
 
-def check(expression: str, variables: tuple[str, ...] = ("self",)) -> str:
-    """Why the expression does not compile, or nothing."""
+SCALARS: Final = {"string": "STRING", "integer": "INT", "number": "DOUBLE", "boolean": "BOOL"}
+
+
+def check(expression: str, self_type: str = "", *, old: bool = False, gives: str = "BOOL") -> str:
+    """Why the server would not take an expression, or nothing.
+
+    self_type   JSON type of `self`: scalars are checked as such, the fields of objects are not
+    old         whether `oldSelf` may be used
+    gives       BOOL for rules, STRING for message expressions
+    """
+    kind = SCALARS.get(self_type, "DYN")
+    variables = (("oldSelf", kind), ("self", kind)) if old else (("self", kind),)
     try:
-        _program(expression, tuple(sorted((name, "DYN") for name in variables)))
+        result: str = _program(expression, variables).return_type().name()
     except CelError as exc:
-        return str(exc)
-    return ""
+        return f"compilation failed: {str(exc).partition('INVALID_ARGUMENT: ')[2] or exc}"
+    if result.lower() in ("dyn", gives.lower()):
+        return ""
+    return (
+        "cel expression must evaluate to a bool"
+        if gives == "BOOL"
+        else "messageExpression must evaluate to a string"
+    )
 
 
 def cel_value(value: Any, schema: Schema) -> Any:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final
 
-from gpuready_sim.apiserver import cel
 from gpuready_sim.apiserver.field_errors import FieldError, not_supported
-from gpuready_sim.apiserver.names import label_errors, service_errors, subdomain_errors
+from gpuready_sim.apiserver.names import service_errors, subdomain_errors
+from gpuready_sim.apiserver.rules import rule_errors
 from gpuready_sim.apiserver.schema import Node, Schema
 from gpuready_sim.apiserver.values import validate_value
 
@@ -43,7 +44,6 @@ IN_JUNCTORS: Final = (
     "x-kubernetes-list-map-keys",
     "x-kubernetes-map-type",
 )
-KIND: Final = re.compile("[A-Z][A-Za-z0-9]*")
 
 
 def validate_crd(crd: dict[str, Any]) -> list[FieldError]:
@@ -66,6 +66,24 @@ def _errors(crd: dict[str, Any]) -> Iterator[FieldError]:
         yield _missing_or_unsupported(spec.get("scope"), "spec.scope", ("Cluster", "Namespaced"))
     yield from _names(names)
     yield from _versions(spec.get("versions") or [])
+    yield from _conversion(spec.get("conversion") or {})
+    if spec.get("preserveUnknownFields"):
+        detail = (
+            "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in "
+            "spec.versions[*].schema instead"
+        )
+        yield FieldError("spec.preserveUnknownFields", "Invalid", True, detail)
+
+
+def _conversion(conversion: dict[str, Any]) -> Iterator[FieldError]:
+    if conversion.get("strategy") != "Webhook":
+        return
+    webhook = conversion.get("webhook") or {}
+    if not webhook.get("clientConfig"):
+        detail = "required when strategy is set to Webhook"
+        yield FieldError("spec.conversion.webhookClientConfig", "Required", detail=detail)
+    if not webhook.get("conversionReviewVersions"):
+        yield FieldError("spec.conversion.conversionReviewVersions", "Required")
 
 
 def _group(group: Any) -> Iterator[FieldError]:
@@ -82,61 +100,67 @@ def _missing_or_unsupported(value: Any, path: str, allowed: tuple[str, ...]) -> 
 
 
 def _names(names: dict[str, Any]) -> Iterator[FieldError]:
+    singular, list_kind = names.get("singular"), names.get("listKind")
     for field in ("plural", "singular", "kind", "listKind"):
-        value = names.get(field)
+        value = str(names.get(field) or "")
+        path = f"spec.names.{field}"
         if not value:
-            if field in ("plural", "kind"):
-                yield FieldError(f"spec.names.{field}", "Required")
-            continue
-        for text in service_errors(str(value).lower()):
-            yield FieldError(f"spec.names.{field}", "Invalid", value, text)
-        if field in ("plural", "singular") and value != str(value).lower():
-            yield FieldError(f"spec.names.{field}", "Invalid", value, "must be lower case")
-    for i, short in enumerate(names.get("shortNames") or []):
-        yield from (
-            FieldError(f"spec.names.shortNames[{i}]", "Invalid", short, text) for text in label_errors(short)
-        )
-    if names.get("kind") and names.get("kind") == names.get("listKind"):
-        yield FieldError(
-            "spec.names.listKind", "Invalid", names["listKind"], "kind and listKind may not be the same"
-        )
+            yield FieldError(path, "Required")
+        else:
+            checked = value if value in (names.get("plural"), singular) else value.lower()
+            yield from (FieldError(path, "Invalid", value, text) for text in service_errors(checked))
+    for field in ("shortNames", "categories"):
+        for i, value in enumerate(names.get(field) or []):
+            path = f"spec.names.{field}[{i}]"
+            yield from (FieldError(path, "Invalid", value, text) for text in service_errors(value))
+    if list_kind and names.get("kind") == list_kind:
+        yield FieldError("spec.names.listKind", "Invalid", list_kind, "kind and listKind may not be the same")
 
 
 def _versions(versions: list[dict[str, Any]]) -> Iterator[FieldError]:
-    stored = sum(bool(one.get("storage")) for one in versions)
-    if not versions:
-        yield FieldError("spec.versions", "Required", detail="must have at least one version")
-    elif stored != 1:
-        yield FieldError(
-            "spec.versions", "Invalid", versions, "must have exactly one version marked as storage version"
-        )
+    if sum(bool(one.get("storage")) for one in versions) != 1:
+        detail = "must have exactly one version marked as storage version"
+        yield FieldError("spec.versions", "Invalid", [one.get("name") for one in versions], detail)
     seen = set()
     for i, version in enumerate(versions):
-        path = f"spec.versions[{i}]"
-        if version.get("name") in seen:
-            yield FieldError(path, "Duplicate", version.get("name"))
-        seen.add(version.get("name"))
-        yield from (
-            FieldError(f"{path}.name", "Invalid", version.get("name", ""), text)
-            for text in service_errors(str(version.get("name", "")))
-        )
-        schema = (version.get("schema") or {}).get("openAPIV3Schema")
-        if schema is None:
-            yield FieldError(f"{path}.schema.openAPIV3Schema", "Required", detail="schemas are required")
-        else:
-            yield from _root(schema, f"{path}.schema.openAPIV3Schema")
-        for n, column in enumerate(version.get("additionalPrinterColumns") or []):
-            yield from _column(column, f"{path}.additionalPrinterColumns[{n}]")
+        name = version.get("name", "")
+        if name in seen:
+            yield FieldError(f"spec.versions[{i}]", "Duplicate", name)
+        seen.add(name)
+        path = "spec.version" if len(versions) == 1 else f"spec.versions[{i}].name"
+        yield from (FieldError(path, "Invalid", name, text) for text in service_errors(str(name)))
+        yield from _version(version, i, alone=len(versions) == 1)
+
+
+def _version(version: dict[str, Any], i: int, *, alone: bool) -> Iterator[FieldError]:
+    """One version; the server names the parts of a lone version as if they stood in the spec itself."""
+    path = "spec" if alone else f"spec.versions[{i}]"
+    schema = (version.get("schema") or {}).get("openAPIV3Schema")
+    if schema is None:
+        yield FieldError(f"spec.versions[{i}].schema.openAPIV3Schema", "Required")
+    else:
+        yield from _root(schema, f"{path}.{'validation' if alone else 'schema'}.openAPIV3Schema")
+    for n, column in enumerate(version.get("additionalPrinterColumns") or []):
+        yield from _column(column, f"{path}.additionalPrinterColumns[{n}]")
+    scale = (version.get("subresources") or {}).get("scale") or {}
+    for field in ("specReplicasPath", "statusReplicasPath", "labelSelectorPath"):
+        value = scale.get(field)
+        if value and not value.startswith("."):
+            detail = "must be a simple json path starting with ."
+            yield FieldError(f"{path}.subresources.scale.{field}", "Invalid", value, detail)
 
 
 def _column(column: dict[str, Any], path: str) -> Iterator[FieldError]:
+    kind = column.get("type")
     if not column.get("name"):
         yield FieldError(f"{path}.name", "Required")
-    if column.get("type") not in COLUMN_TYPES:
-        yield _missing_or_unsupported(column.get("type"), f"{path}.type", COLUMN_TYPES)
+    if not kind:
+        yield FieldError(f"{path}.type", "Required")
+    elif kind not in COLUMN_TYPES:
+        yield FieldError(f"{path}.type", "Invalid", kind, f"must be one of {','.join(COLUMN_TYPES)}")
     if not str(column.get("jsonPath", "")).startswith("."):
         detail = "must be a simple json path starting with ."
-        yield FieldError(f"{path}.jsonPath", "Invalid", column.get("jsonPath", ""), detail)
+        yield FieldError(f"{path}.JSONPath", "Invalid", column.get("jsonPath", ""), detail)
 
 
 def _root(schema: Node, path: str) -> Iterator[FieldError]:
@@ -166,16 +190,19 @@ def _structural(node: Node, path: str, *, root: bool = False) -> Iterator[FieldE
         yield FieldError(f"{path}.type", "Required", detail="must not be empty for specified object fields")
     if kind and kind not in TYPES:
         yield not_supported(f"{path}.type", kind, TYPES)
-    if int_or_string and kind:
-        detail = "must be empty if x-kubernetes-int-or-string is true"
-        yield FieldError(f"{path}.type", "Forbidden", detail=detail)
+    if node.get("x-kubernetes-embedded-resource") and not open_ended and not node.get("properties"):
+        detail = (
+            "must not be empty if x-kubernetes-embedded-resource is true without "
+            "x-kubernetes-preserve-unknown-fields"
+        )
+        yield FieldError(f"{path}.properties", "Required", detail=detail)
     yield from _keywords(node, path)
     yield from _list_type(node, path)
     yield from _children(node, path)
     yield from _junctors(node, path)
     if "default" in node:
         yield from _default(node, path)
-    yield from _rules(node, path)
+    yield from rule_errors(node, path)
 
 
 def _keywords(node: Node, path: str) -> Iterator[FieldError]:
@@ -185,10 +212,6 @@ def _keywords(node: Node, path: str) -> Iterator[FieldError]:
     if node.get("uniqueItems"):
         detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
         yield FieldError(f"{path}.uniqueItems", "Forbidden", detail=detail)
-    if node.get("additionalProperties") is False:
-        yield FieldError(
-            f"{path}.additionalProperties", "Forbidden", detail="additionalProperties cannot be set to false"
-        )
     if "additionalProperties" in node and node.get("properties"):
         detail = "additionalProperties and properties are mutual exclusive"
         yield FieldError(f"{path}.additionalProperties", "Forbidden", detail=detail)
@@ -203,7 +226,7 @@ def _keywords(node: Node, path: str) -> Iterator[FieldError]:
 def _list_type(node: Node, path: str) -> Iterator[FieldError]:
     kind, keys = node.get("x-kubernetes-list-type"), node.get("x-kubernetes-list-map-keys")
     if kind and kind not in ("atomic", "map", "set"):
-        yield not_supported(f"{path}.x-kubernetes-list-type", kind, ("atomic", "map", "set"))
+        yield not_supported(f"{path}.x-kubernetes-list-type", kind, ("atomic", "set", "map"))
     if kind and node.get("type") != "array":
         detail = "must be array if x-kubernetes-list-type is specified"
         yield FieldError(f"{path}.type", "Invalid", node.get("type", ""), detail)
@@ -213,17 +236,27 @@ def _list_type(node: Node, path: str) -> Iterator[FieldError]:
     if kind == "map" and not keys:
         detail = "must not be empty if x-kubernetes-list-type is map"
         yield FieldError(f"{path}.x-kubernetes-list-map-keys", "Required", detail=detail)
+    items = node.get("items") or {}
+    if kind == "set" and items.get("type") == "object" and items.get("x-kubernetes-map-type") != "atomic":
+        detail = "must be atomic as item of a list with x-kubernetes-list-type=set"
+        yield FieldError(
+            f"{path}.items.x-kubernetes-map-type", "Invalid", items.get("x-kubernetes-map-type"), detail
+        )
     if kind == "map":
-        yield from _list_keys(node.get("items") or {}, keys or [], path)
+        yield from _list_keys(items, keys or [], path)
 
 
 def _list_keys(items: Node, keys: list[str], path: str) -> Iterator[FieldError]:
-    for i, key in enumerate(keys):
+    if items.get("type") != "object":
+        detail = "must be object if parent array's x-kubernetes-list-type is map"
+        yield FieldError(f"{path}.items.type", "Invalid", items.get("type", ""), detail)
+        return
+    if any(key not in (items.get("properties") or {}) for key in keys):
+        detail = "entries must all be names of item properties"
+        yield FieldError(f"{path}.x-kubernetes-list-map-keys", "Invalid", keys, detail)
+    for key in keys:
         field = (items.get("properties") or {}).get(key)
-        if field is None:
-            detail = "entries must all be names of item properties"
-            yield FieldError(f"{path}.x-kubernetes-list-map-keys[{i}]", "Invalid", key, detail)
-        elif key not in items.get("required", ()) and "default" not in field:
+        if field is not None and key not in items.get("required", ()) and "default" not in field:
             at = f"{path}.items.properties[{key}].default"
             yield FieldError(
                 at,
@@ -264,39 +297,10 @@ def _value_part(part: Node, node: Node, path: str) -> Iterator[FieldError]:
                 else "must be undefined to be structural"
             )
             yield FieldError(f"{path}.{keyword}", "Forbidden", detail=detail)
-    for name in part.get("properties") or {}:
-        if name not in (node.get("properties") or {}):
-            at = path.rpartition(".")[0]
-            yield FieldError(
-                f"{at}.properties[{name}]",
-                "Required",
-                detail=f"because it is defined in {path}.properties[{name}]",
-            )
 
 
 def _default(node: Node, path: str) -> Iterator[FieldError]:
     found: list[FieldError] = []
-    validate_value(node["default"], Schema(node), "default", found)
+    validate_value(node["default"], Schema(node), "", found)
     for error in found:
-        at = path + "." + error.path
-        yield FieldError(
-            at, error.type, error.value, error.detail.replace("default in body", f"{at} in body")
-        )
-
-
-def _rules(node: Node, path: str) -> Iterator[FieldError]:
-    for i, rule in enumerate(node.get("x-kubernetes-validations") or []):
-        at = f"{path}.x-kubernetes-validations[{i}]"
-        text = rule.get("rule", "")
-        if not text.strip():
-            yield FieldError(f"{at}.rule", "Required", detail="rule is not specified")
-            continue
-        variables = ("oldSelf", "self") if "oldSelf" in text else ("self",)
-        problem = cel.check(text, variables)
-        if problem:
-            yield FieldError(f"{at}.rule", "Invalid", text, f"compilation failed: {problem}")
-        if rule.get("messageExpression"):
-            problem = cel.check(rule["messageExpression"], ("oldSelf", "self"))
-            if problem:
-                detail = f"messageExpression compilation failed: {problem}"
-                yield FieldError(f"{at}.messageExpression", "Invalid", rule["messageExpression"], detail)
+        yield replace(error, path=f"{path}.default{error.path}")

@@ -5,15 +5,16 @@ Source: kubernetes, apiextensions-apiserver pkg/apiserver/schema/cel/validation.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from gpuready_sim.apiserver import cel
 from gpuready_sim.apiserver.cel import CelError
-from gpuready_sim.apiserver.field_errors import OMITTED, FieldError, TypeName
+from gpuready_sim.apiserver.field_errors import OMITTED, FieldError, TypeName, not_supported
 from gpuready_sim.apiserver.fields import element_key
-from gpuready_sim.apiserver.schema import INT_OR_STRING, MAP, Schema
+from gpuready_sim.apiserver.schema import INT_OR_STRING, MAP, UNTYPED, Node, Schema
 
 REASONS = {
     "FieldValueInvalid": "Invalid",
@@ -160,3 +161,64 @@ def _below(path: str, field_path: str) -> str:
 
 def _kind(schema: Schema) -> TypeName:
     return TypeName("" if schema.type == INT_OR_STRING else schema.type or "object")
+
+
+# --- rules in CRDs ---
+
+
+def rule_errors(node: Node, path: str) -> Iterator[FieldError]:
+    """What is wrong with the rules of one schema node themselves."""
+    for i, raw in enumerate(node.get("x-kubernetes-validations") or []):
+        yield from _rule_errors(raw, node, f"{path}.x-kubernetes-validations[{i}]")
+
+
+def _rule_errors(raw: Mapping[str, Any], node: Node, path: str) -> Iterator[FieldError]:
+    rule, kind = Rule.of(raw), node.get("type", "")
+    if not rule.expression.strip():
+        yield FieldError(f"{path}.rule", "Required", detail="rule is not specified")
+        return
+    problem = cel.check(rule.expression, "" if rule.optional_old else kind, old=rule.is_transition)
+    problem = problem or _undefined_field(rule.expression, Schema(node))
+    if problem:
+        yield FieldError(f"{path}.rule", "Invalid", rule.expression, problem)
+    if rule.message_expression:
+        problem = cel.check(rule.message_expression, kind, old=True, gives="STRING")
+        if problem:
+            yield FieldError(f"{path}.messageExpression", "Invalid", rule.message_expression, problem)
+    if "\n" in rule.message.strip():
+        yield FieldError(f"{path}.message", "Invalid", rule.message, "must not contain line breaks")
+    if raw.get("reason") and raw["reason"] not in REASONS:
+        yield not_supported(f"{path}.reason", raw["reason"], sorted(REASONS))
+    if rule.field_path and not _leads_somewhere(rule.field_path, node):
+        yield FieldError(f"{path}.fieldPath", "Invalid", rule.field_path, "must be a valid path")
+
+
+SELF_PATH = re.compile(r"(?<![\w.])self((?:\.\??[A-Za-z_]\w*(?!\w|\s*\())+)")
+LITERAL = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\"""")
+
+
+def _undefined_field(expression: str, root: Schema) -> str:
+    """A field after `self` that the schema does not have; the library itself checks scalars only."""
+    bare = LITERAL.sub(lambda match: " " * len(match.group()), expression)
+    for match in SELF_PATH.finditer(bare):
+        schema, at = root, match.start(1)
+        for step in re.findall(r"\.\??\w+", match.group(1)):
+            if not schema.properties or schema.preserve_unknown:
+                break
+            name = step.lstrip(".?")
+            fields = {cel.escaped(one): field for one, field in schema.properties.items()}
+            if name not in fields and not (schema is root and name in ALWAYS_THERE):
+                return f"compilation failed: ERROR: <input>:1:{at + 1}: undefined field '{name}'"
+            schema, at = fields.get(name, UNTYPED), at + len(step)
+    return ""
+
+
+def _leads_somewhere(path: str, node: Node) -> bool:
+    """Whether a fieldPath (.a.b or ['a'].b) names a field below the schema node."""
+    schema = Schema(node)
+    for plain, quoted in re.findall(r"\.([^.\[]+)|\['([^']+)'\]", path):
+        field = schema.properties.get(plain or quoted) or schema.additional
+        if field is None:
+            return False
+        schema = field
+    return path.startswith((".", "["))

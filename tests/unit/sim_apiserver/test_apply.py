@@ -488,14 +488,14 @@ def test_nobody_owns_what_does_not_exist(first: Object, second: Object, third: O
 
 
 def _bare(obj: Object) -> Object:
-    """Without managedFields and without empty containers, which applies may leave or not."""
+    """Without managedFields, empty containers and nulls, which applies may leave or not."""
     metadata = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
     return _filled(obj | {"metadata": metadata})
 
 
 def _filled(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: inner for key, child in value.items() if (inner := _filled(child)) not in ({}, [])}
+        return {key: inner for key, child in value.items() if (inner := _filled(child)) not in ({}, [], None)}
     return [_filled(child) for child in value] if isinstance(value, list) else value
 
 

@@ -53,8 +53,11 @@ def test_failures_are_told(expression: str, words: str) -> None:
 
 
 def test_checking_needs_no_values() -> None:
-    assert cel.check("self.a == oldSelf.a", ("self", "oldSelf")) == ""
+    assert cel.check("self.a == oldSelf.a", old=True) == ""
     assert "undeclared" in cel.check("self == oldSelf")
+    assert "no matching overload" in cel.check("self == 1", "string")
+    assert cel.check("self", "string") == "cel expression must evaluate to a bool"
+    assert cel.check("1", gives="STRING") == "messageExpression must evaluate to a string"
 
 
 @pytest.mark.parametrize(

@@ -412,7 +412,7 @@ def test_a_plain_definition_is_accepted() -> None:
     assert crd_messages(root_with({"type": "object", "properties": {"a": STRING | {"default": "x"}}})) == []
 
 
-AT = "spec.versions[0].schema.openAPIV3Schema.properties[spec]"
+AT = "spec.validation.openAPIV3Schema.properties[spec]"
 
 
 @pytest.mark.parametrize(
@@ -429,7 +429,7 @@ AT = "spec.versions[0].schema.openAPIV3Schema.properties[spec]"
         ),
         (
             root_with(INTEGER | {"default": "x"}),
-            f'{AT}.default: Invalid value: "string": {AT}.default in body must be of type integer: "string"',
+            f'{AT}.default: Invalid value: "string":  in body must be of type integer: "string"',
         ),
         (
             root_with({"type": "array", "items": STRING, "x-kubernetes-list-type": "map"}),
@@ -441,7 +441,10 @@ AT = "spec.versions[0].schema.openAPIV3Schema.properties[spec]"
             'spec.scope: Unsupported value: "Everywhere": supported values: "Cluster", "Namespaced"',
         ),
         (crd(group="dev"), 'spec.group: Invalid value: "dev": should be a domain with at least one dot'),
-        (crd(versions=[]), "spec.versions: Required value: must have at least one version"),
+        (
+            crd(versions=[]),
+            "spec.versions: Invalid value: []: must have exactly one version marked as storage version",
+        ),
     ],
 )
 def test_a_definition_that_is_not_structural_is_refused(definition: Object, message: str) -> None:
@@ -453,3 +456,28 @@ def test_a_rule_that_does_not_compile_is_refused() -> None:
 
     assert message.startswith(f"{AT}.x-kubernetes-validations[0].rule: Invalid value:")
     assert "compilation failed" in message
+
+
+@pytest.mark.parametrize(
+    ("text", "missing"),
+    [
+        ("self.a == 'x'", ""),
+        ("self.b == 'x'", "b"),
+        ("has(self.n.q)", "q"),
+        ("self.n.c.startsWith('self.zzz')", ""),
+        ("self.a__dash__b == self.?a.orValue('')", ""),
+        ("self.free.anything == 1", ""),
+    ],
+)
+def test_a_rule_that_reads_an_unknown_field_is_refused(text: str, missing: str) -> None:
+    fields = {
+        "a": STRING,
+        "a-b": STRING,
+        "n": {"type": "object", "properties": {"c": STRING}},
+        "free": ANYTHING,
+    }
+
+    found = crd_messages(root_with({"type": "object", "properties": fields} | rule(text)))
+
+    assert bool(found) == bool(missing)
+    assert all(f"undefined field '{missing}'" in message for message in found)

@@ -382,6 +382,28 @@ async def test_the_spec_is_written_again_when_somebody_removes_it(ready: PluginN
     await ready.until(path.exists)
 
 
+async def test_a_storm_of_xids_is_survived(ready: PluginNode) -> None:
+    with ready.gpus() as state:
+        for _ in range(500):
+            state.raise_xid(0, 13)
+        state.raise_xid(1, 109)
+    assert await ready.until_allocatable(3) < 2
+    await ready.until(lambda: device(ready, 1)["health"] == "Unhealthy")
+
+
+async def test_the_spec_goes_when_no_strategy_uses_it(node: PluginNode) -> None:
+    node.install()
+    path = node.root / "var/run/cdi/k8s.device-plugin.nvidia.com-gpu.json"
+    node.write_desired({"flags": {"plugin": {"deviceListStrategy": ["cdi-cri"]}}})
+    await node.start(GPUREADY_DESIRED_DIR="/run/gpuready/desired")
+    await node.until_allocatable(4)
+    assert path.exists()
+    node.write_desired({"flags": {"plugin": {"deviceListStrategy": ["envvar"]}}})
+    await node.until(lambda: not path.exists())
+    [options] = await node.allocate(1)
+    assert options.envs["NVIDIA_VISIBLE_DEVICES"] in node.uuids()
+
+
 async def test_a_gpu_without_its_device_node_spoils_nothing_for_the_others(ready: PluginNode) -> None:
     (ready.root / "dev/nvidia3").unlink()
     await ready.until_allocatable(3)

@@ -56,6 +56,8 @@ class Place:
 
 def refresh(place: Place, gpus: Sequence[GPU], effective: Effective) -> Written:
     """Bring the file up to date; writes only what differs, and nothing that would stop a container."""
+    if not needs_cdi(effective.strategies):
+        place.file.unlink(missing_ok=True)  # nobody would keep it true
     if not (needs_cdi(effective.strategies) or effective.pass_device_specs):
         return Written()
     hooks = (effective.hook_path, *_HOOKS)

@@ -7,7 +7,6 @@ NVML: Allocate and ListAndWatch answer from memory, whatever the driver does.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import sys
@@ -15,7 +14,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from gpuready import names
 from gpuready.errors import UsageError
@@ -24,7 +22,6 @@ from gpuready.gpu.feed import Fact, Feed, InventoryTaken, LibraryReplaced, Pace,
 from gpuready.gpu.inventory import GPU
 from gpuready.gpu.xid import policy_from_env
 from gpuready.log import get_logger
-from gpuready.node.files import write_atomic
 from gpuready.node.health_http import serve_health
 from gpuready.node.inotify import Changes
 from gpuready.node.kubelet.plugins import Plugins
@@ -36,7 +33,8 @@ from gpuready.operands.device_plugin.driver import Driver
 from gpuready.operands.device_plugin.fleet import Fleet
 from gpuready.operands.device_plugin.gate import Gate, read_gate
 from gpuready.operands.device_plugin.offers import offers_of, topology_of
-from gpuready.operands.device_plugin.record import record_of, remembered, stamped
+from gpuready.operands.device_plugin.record import record_of
+from gpuready.operands.device_plugin.recorder import Recorder
 from gpuready.operands.device_plugin.settings import EXCLUDE_INFOROM, Settings
 from gpuready.operands.device_plugin.situation import Facts, NvmlTrouble, Plan, Problem, decide
 
@@ -46,7 +44,8 @@ TICK_S, TICK_WITH_AGENT_S = 1.0, 5.0
 _JOIN_S = 2.5
 _SETTLE_S = 0.02  # files that change together are looked at once
 
-log = get_logger("device-plugin")
+NAME = "device-plugin"
+log = get_logger(NAME)
 
 
 def main(env: Mapping[str, str]) -> int:
@@ -104,18 +103,19 @@ class Daemon:
         self._spec_is_due = True
         self._topology = topology_of(self._fleet.inventory)
         self._plan = Plan(hold_nvml=False)
-        self._record: dict[str, Any] = {}
+        self._recorder = Recorder(self._record_path(), self._boot, self._wake)
         self._said: Problem | None = None
         self._feed = Feed(lambda: self._driver.tree, self._host, self._tell, self._pace())
         self._plugins = Plugins(root.join(settings.kubelet_socket), self._wake, log)
 
     # --- life -------------------------------------------------------------------------------------------
     async def run(self) -> bool:
-        self._remember()
+        cards, health = self._recorder.remember()
+        self._fleet = replace(self._fleet, cards={card.uuid: card for card in cards}, health=health)
         self._feed.release()
         self._feed.start()
         changes = Changes()
-        health = await self._serve_health()
+        probes = await self._serve_health()
         self._tick()
         tasks = [asyncio.create_task(self._plugins.run()), asyncio.create_task(self._follow(changes))]
         for task in tasks:
@@ -135,7 +135,7 @@ class Daemon:
             self._timer.cancel()
             for task in tasks:
                 task.cancel()
-            await self._end(health)
+            await self._end(probes)
 
     def stop(self) -> None:
         self._stopping = True
@@ -152,15 +152,15 @@ class Daemon:
         self._feed.look_now()
         self._wake()
 
-    async def _end(self, health: asyncio.Server | None) -> None:
+    async def _end(self, probes: asyncio.Server | None) -> None:
         """The kubelet hears the end and the driver is given up, within a few seconds."""
         self._feed.stop()
         await self._plugins.close()
         hangs = self._feed.silent_for() > self._settings.silent_s
         await asyncio.to_thread(self._feed.join, 0.1 if hangs else _JOIN_S)
-        if health is not None:
-            health.close()
-        self._write_record(registered=False, stopped=True)
+        if probes is not None:
+            probes.close()
+        self._record_now(stopped=True)
 
     async def _serve_health(self) -> asyncio.Server | None:
         address = self._settings.pod_ip or "0.0.0.0"
@@ -180,7 +180,7 @@ class Daemon:
         self._plan = decide(facts)
         self._act(self._plan)
         self._say(self._plan.problem)
-        self._write_record(registered=self._is_registered())
+        self._record_now()
 
     def _observe(self) -> None:
         self._chosen = desired.choose(self._settings, self._root, self._boot, self._chosen)
@@ -246,8 +246,8 @@ class Daemon:
                 self._trouble, self._silent_s = None, 0.0
                 self._fleet = fleet.after_inventory(before, inventory, now, self._policy)
             case XidSeen(uuid=uuid, code=code):
-                log.warning("xid raised", device=uuid, xid=code, meaning=self._policy.rule_of(code).meaning)
                 self._fleet = fleet.after_xid(before, uuid, code, fact.time, self._policy)
+                self._note_xid(before, fact)
             case Probed(uuid=uuid, probe=probe):
                 self._fleet = fleet.after_probe(before, uuid, probe, now, self._policy)
             case Unavailable(code=code, name=name, message=message):
@@ -257,6 +257,13 @@ class Daemon:
         self._note_changes(before)
         if self._fleet != before or isinstance(fact, Unavailable | LibraryReplaced) or had_trouble:
             self._wake()
+
+    def _note_xid(self, before: Fleet, seen: XidSeen) -> None:
+        """One line for a storm of the same XID, however long it lasts within a second."""
+        last = before.health[seen.uuid].last_xid if seen.uuid in before.health else None
+        if last is None or last.code != seen.code or seen.time - last.time >= 1:
+            meaning = self._policy.rule_of(seen.code).meaning
+            log.warning("xid raised", device=seen.uuid, xid=seen.code, meaning=meaning)
 
     def _note_changes(self, before: Fleet) -> None:
         if before.gpus != self._fleet.gpus:
@@ -300,6 +307,18 @@ class Daemon:
             cdi_error=self._written.error,
         )
 
+    def _record_now(self, *, stopped: bool = False) -> None:
+        states = [self._plugins.status(resource.name) for resource in self._plan.resources]
+        why = next((state.problem for state in states if state.problem), "")
+        record = record_of(
+            self._facts(),
+            self._plan,
+            registered=self._is_registered() and not stopped,
+            registration_problem="the plugin has been stopped" if stopped else why,
+            cdi=self._written.to_json(),
+        )
+        self._recorder.write(record, at_once=stopped)
+
     def _is_registered(self) -> bool:
         resources = self._plan.resources
         return bool(resources) and all(self._plugins.status(r.name).registered for r in resources)
@@ -312,48 +331,13 @@ class Daemon:
     def _known_gpus(self) -> list[GPU]:
         return sorted(self._fleet.gpus.values(), key=lambda gpu: gpu.index)
 
-    # --- the record -------------------------------------------------------------------------------------
-    def _remember(self) -> None:
-        """A plugin that restarts within a boot knows which GPUs there were and what ails them."""
-        path = self._record_path()
-        if path is None:
-            return
-        try:
-            cards, health = remembered(json.loads(path.read_bytes()), self._boot)
-        except (OSError, ValueError, KeyError, TypeError):
-            return
-        self._fleet = replace(self._fleet, cards={card.uuid: card for card in cards}, health=health)
-
-    def _write_record(self, *, registered: bool, stopped: bool = False) -> None:
-        path = self._record_path()
-        if path is None:
-            return
-        why = next(
-            (s.problem for r in self._plan.resources if (s := self._plugins.status(r.name)).problem), ""
-        )
-        record = record_of(
-            self._facts(),
-            self._plan,
-            registered=registered,
-            registration_problem="the plugin has been stopped" if stopped else why,
-            cdi=self._written.to_json(),
-        )
-        if record == self._record:
-            return
-        self._record = record
-        row = stamped(record, pid=os.getpid(), boot=self._boot, now=time.time())
-        try:
-            write_atomic(path, json.dumps(row, indent=1).encode())
-        except OSError as exc:
-            log.warning("record not written", path=names.RECORDS_DIR, reason=exc.strerror)
-
-    def _record_path(self) -> Path | None:
-        folder = self._settings.records_dir
-        return self._root.join(folder) / "device-plugin.json" if folder else None
-
     # --- places -----------------------------------------------------------------------------------------
     def _gates_dir(self) -> Path | None:
         return self._root.join(self._settings.gates_dir) if self._settings.gates_dir else None
+
+    def _record_path(self) -> Path | None:
+        folder = self._settings.records_dir
+        return self._root.join(folder) / f"{NAME}.json" if folder else None
 
     def _wanted_root(self) -> str | None:
         effective = self._chosen.effective

@@ -44,6 +44,11 @@ def stamped(record: Mapping[str, Any], *, pid: int, boot: str, now: float) -> di
     return {**record, "pid": pid, "bootId": boot, "time": iso(now)}
 
 
+def differ_in_xids_alone(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Two records that tell a reader the same but for which XID came last."""
+    return bool(other) and _without_xids(one) == _without_xids(other)
+
+
 def remembered(row: Mapping[str, Any], boot: str) -> tuple[list[Card], dict[str, Health]]:
     """GPUs and their health from a record of this boot; nothing from an older one: a reboot heals."""
     if not boot or row.get("bootId") != boot:
@@ -62,6 +67,11 @@ def remembered(row: Mapping[str, Any], boot: str) -> tuple[list[Card], dict[str,
         cards.append(card)
         health[card.uuid] = _health_from(device)
     return cards, health
+
+
+def _without_xids(record: Mapping[str, Any]) -> dict[str, Any]:
+    devices = [{**device, "lastXid": None} for device in record.get("devices", ())]
+    return {**record, "devices": devices}
 
 
 def iso(now: float) -> str:
@@ -114,11 +124,12 @@ def _config(chosen: Chosen) -> dict[str, Any]:
 
 
 def _health_from(device: Mapping[str, Any]) -> Health:
-    """Only the GPU's own trouble is remembered; what the driver's state did to it is judged anew."""
+    """Only what an XID did is remembered: it is told once. All else shows again at the first look."""
     xid = device.get("lastXid")
     last = LastXid(xid["code"], _seconds(xid["time"]), xid["action"]) if xid else None
     recovery = Recovery(device.get("recovery") or "none")
-    if recovery is Recovery.NONE:
+    is_by_xid = last is not None and str(device.get("message", "")).startswith(f"XID {last.code}:")
+    if recovery is Recovery.NONE or not is_by_xid:
         return Health(last_xid=last)
     return Health(
         healthy=False,

@@ -143,7 +143,7 @@ def _problem(facts: Facts, driver: Problem | None) -> Problem | None:
     if facts.silent_s:
         return Problem(
             "NvmlNotAnswering",
-            f"NVML has not answered for {facts.silent_s:.0f} s; the devices keep their last known health",
+            f"NVML has not answered for more than {facts.silent_s:.0f} s; devices keep their last health",
             "look at the kernel log; a stuck driver needs a reboot",
         )
     if trouble := _nvml_problem(facts):

@@ -186,3 +186,12 @@ def test_what_the_driver_did_is_not_remembered_as_the_gpus_own_trouble() -> None
 
     _, health = remembered(row, "boot-1")
     assert health["GPU-0"].healthy
+
+
+def test_a_loss_without_an_xid_is_looked_at_again_not_remembered() -> None:
+    lost = Health(healthy=False, reason="GpuLost", message="does not answer", recovery=Recovery.REBOOT)
+    known = facts(health={"GPU-1": lost})
+    row = stamped(record_of(known, decide(known), registered=True), pid=7, boot="boot-1", now=0)
+
+    _, health = remembered(row, "boot-1")
+    assert health["GPU-1"].healthy

@@ -1,0 +1,55 @@
+"""Writes the record when it changes, and reads back what an earlier process of this boot knew."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from gpuready.gpu.health import Health
+from gpuready.log import get_logger
+from gpuready.node.files import write_atomic
+from gpuready.operands.device_plugin.record import differ_in_xids_alone, remembered, stamped
+from gpuready.operands.device_plugin.resources import Card
+
+_PAUSE_S = 0.5
+# A GPU in trouble can raise thousands of XIDs a second: records that differ in nothing else wait this long.
+
+log = get_logger("device-plugin")
+
+
+class Recorder:
+    """One file, or none when `path` is None. `again` asks for another `write` in the loop's thread."""
+
+    def __init__(self, path: Path | None, boot: str, again: Callable[[], None]) -> None:
+        self._path = path
+        self._boot = boot
+        self._again = again
+        self._written: Mapping[str, Any] = {}
+        self._written_at = 0.0
+
+    def remember(self) -> tuple[list[Card], dict[str, Health]]:
+        """A plugin that restarts within a boot knows which GPUs there were and what XIDs did to them."""
+        try:
+            return remembered(json.loads(self._path.read_bytes()), self._boot) if self._path else ([], {})
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return [], {}
+
+    def write(self, record: Mapping[str, Any], *, at_once: bool = False) -> None:
+        if self._path is None or record == self._written:
+            return
+        loop = asyncio.get_running_loop()
+        due_at = self._written_at + _PAUSE_S
+        if not at_once and loop.time() < due_at and differ_in_xids_alone(record, self._written):
+            loop.call_at(due_at, self._again)
+            return
+        self._written, self._written_at = record, loop.time()
+        row = stamped(record, pid=os.getpid(), boot=self._boot, now=time.time())
+        try:
+            write_atomic(self._path, json.dumps(row, indent=1).encode())
+        except OSError as exc:
+            log.warning("record not written", file=self._path.name, reason=exc.strerror)

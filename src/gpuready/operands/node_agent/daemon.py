@@ -110,7 +110,7 @@ class Agent:
         self._cleaned = False
         self._quiet = Settling(PLUGIN_QUIET_S)
         self._trouble = ""
-        self._nodes.add_handler(lambda old, new: self._wake.set())
+        self._nodes.add_handler(self._on_node)
         self._gpu_nodes.add_handler(lambda old, new: self._wake.set())
 
     def stop(self) -> None:
@@ -152,6 +152,11 @@ class Agent:
                 self._keeper.clean()
 
     # --- what wakes us -----------------------------------------------------------------------------------
+
+    def _on_node(self, old: Node | None, new: Node | None) -> None:
+        """The kubelet writes its heartbeat every few seconds: no reason to look at anything."""
+        if old is None or new is None or _telling(old) != _telling(new):
+            self._wake.set()
 
     async def _watch_files(self) -> None:
         changes = Changes(self._observer.paths())
@@ -240,7 +245,7 @@ class Agent:
                 self._complain("", 0.0)
                 retry_s = FIRST_RETRY_S
             if wait_s > 0:
-                asyncio.get_running_loop().call_later(wait_s, self._tell.set)
+                asyncio.get_running_loop().call_later(wait_s, self._wake.set)
 
     async def _report(self) -> float:
         if self._latest is None:
@@ -259,6 +264,14 @@ class Agent:
         elif self._trouble and not trouble:
             self._log.info("API server answers again")
         self._trouble = trouble
+
+
+def _telling(node: Node) -> tuple[Any, ...]:
+    """What of a Node can change a verdict or what we write."""
+    there = node.condition(names.GPU_READY_CONDITION)
+    said = (there.status, there.reason, there.message) if there else ()
+    meta, status = node.metadata, node.status
+    return meta.labels, meta.annotations, status.capacity, status.allocatable, node.ready, said
 
 
 async def _cancel(tasks: list[asyncio.Future[Any]]) -> None:

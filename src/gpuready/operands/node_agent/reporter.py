@@ -25,6 +25,7 @@ from gpuready.operands.node_agent.holders import Holding
 from gpuready.operands.node_agent.settings import LabelSource
 
 STATUS_INTERVAL_S = 1.0
+_BEHIND_S = 0.2  # after a conflict the cache needs a moment to show the newer version
 _ECHO_S = 5.0  # how long a cache may take to show what we wrote
 _YIELD_S = 5.0  # how long the controller's "AgentSilent" stands before we take the condition back
 _STRATEGIC = "application/strategic-merge-patch+json"
@@ -51,7 +52,7 @@ class Guard:
 
 
 class Reporter:
-    """`report` does one round and returns the seconds after which another is needed, 0 = none."""
+    """`report` does one round and returns the seconds after which a new look is needed, 0 = none."""
 
     def __init__(
         self,
@@ -75,8 +76,8 @@ class Reporter:
         """raises  ApiError; what was not told is told by the next round"""
         if view.node is None:
             return 0.0
-        await self._keep_labels(view, view.node)
         waits = [
+            await self._keep_labels(view, view.node),
             await self._keep_status(view, judgement, gpu_node) if gpu_node else 0.0,
             await self._keep_condition(view, view.node, judgement),
         ]
@@ -90,10 +91,8 @@ class Reporter:
 
     # --- labels ------------------------------------------------------------------------------------------
 
-    async def _keep_labels(self, view: View, node: Node) -> None:
+    async def _keep_labels(self, view: View, node: Node) -> float:
         meta = node.metadata
-        if not self._labels.may_write(meta.resource_version, self._clock()):
-            return
         mine = labels.ours(meta.labels, meta.annotations)
         by_agent = view.label_source is LabelSource.AGENT
         wanted = discovery.labels_of(view.machine) if by_agent else {}
@@ -101,14 +100,17 @@ class Reporter:
         of_others = discovery.labels_of_nfd(meta.annotations)
         patch = labels.metadata_patch(meta.labels, meta.annotations, wanted, of_others)
         if patch is None:
-            return
+            return 0.0
+        if not self._labels.may_write(meta.resource_version, self._clock()):
+            return _ECHO_S
         patch["resourceVersion"] = meta.resource_version
         try:
             await self._client.merge_patch(NODES, meta.name, {"metadata": patch})
         except Conflict:
-            return  # the cache is behind; its next event brings us back
+            return _BEHIND_S
         self._labels.wrote(meta.resource_version, self._clock())
         self._log.info("node labels written", changed=sorted(patch.get("labels", {})))
+        return 0.0
 
     # --- GPUNode.status ----------------------------------------------------------------------------------
 

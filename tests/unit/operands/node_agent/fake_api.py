@@ -31,6 +31,7 @@ class FakeApi:
         self._port = 0
         self._streams: set[asyncio.Task[Any]] = set()
         self._oldest = 0
+        self.conflicts = 0  # so many of the next conditional writes come too late
 
     async def start(self) -> None:
         app = web.Application()
@@ -136,7 +137,8 @@ class FakeApi:
         if before is None:
             return _refused(404, "NotFound")
         asked = body.get("metadata", {}).get("resourceVersion")
-        if asked and asked != before["metadata"]["resourceVersion"]:
+        if asked and (self.conflicts or asked != before["metadata"]["resourceVersion"]):
+            self.conflicts = max(0, self.conflicts - 1)
             return _refused(409, "Conflict")
         if "strategic" in request.content_type:
             body = _conditions_merged(before, body)

@@ -212,6 +212,18 @@ async def test_a_label_removed_by_hand_is_back_within_a_second(api: FakeApi, tmp
     assert labels(api)[PCI] == "false"
 
 
+async def test_a_heartbeat_that_gets_in_the_way_of_a_label_delays_it_only(
+    api: FakeApi, tmp_path: Path
+) -> None:
+    await api.put("nodes", node())
+    api.conflicts = 2
+
+    async with running(api, Machine(tmp_path), FakeChild(inventory())):
+        await api.until(lambda: labels(api).get(PCI) == "true", deadline_s=3.0)
+
+    assert api.conflicts == 0
+
+
 async def test_where_nfd_labels_the_agent_does_not(api: FakeApi, tmp_path: Path) -> None:
     by_nfd = {"labels": {PCI: "true"}, "annotations": {names.NFD_OWNED_ANNOTATION: "pci-10de.present"}}
     await api.put("nodes", node(**by_nfd))

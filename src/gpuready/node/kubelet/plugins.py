@@ -100,6 +100,11 @@ class Plugins:
             await asyncio.gather(*(served.server.close() for served in self._served.values()))
             self._served.clear()
 
+    def has_successor(self) -> bool:
+        """After `close`: another program serves one of these resources already."""
+        sockets = (self.kubelet_socket.with_name(socket_name_of(resource)) for resource in self._offers)
+        return any(identity_of(path) is not None for path in sockets)
+
     async def _follow(self, changes: Changes) -> None:
         while True:
             await changes.wait()

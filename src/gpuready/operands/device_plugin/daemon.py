@@ -160,7 +160,9 @@ class Daemon:
         await asyncio.to_thread(self._feed.join, 0.1 if hangs else _JOIN_S)
         if probes is not None:
             probes.close()
-        self._record_now(stopped=True)
+        # A DaemonSet that is made anew starts its pod before the old one has ended: the record is its.
+        if not self._plugins.has_successor():
+            self._record_now(stopped=True)
 
     async def _serve_health(self) -> asyncio.Server | None:
         address = self._settings.pod_ip or "0.0.0.0"

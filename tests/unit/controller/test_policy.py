@@ -11,7 +11,14 @@ from gpuready.controller.nodes.summary import decode_gpunode
 from gpuready.controller.policy.active import active_of, ignored_of, read
 from gpuready.controller.policy.plan import plan_of
 from gpuready.controller.policy.pruning import leftovers, surplus
-from gpuready.controller.policy.status import NodeView, Observed, ignored_status, new_problem, status_of
+from gpuready.controller.policy.status import (
+    NodeView,
+    Observed,
+    headline,
+    ignored_status,
+    new_problem,
+    status_of,
+)
 from gpuready.operands.contract import ClusterView, NodeFacts
 
 NOW = "2026-11-29T12:00:00Z"
@@ -254,6 +261,40 @@ def test_a_broken_driver_is_named_with_its_node_and_link():
 
 def test_a_degraded_link_counts_as_whole():
     assert status(deployed(), gpu_nodes=[gpu_node(driver="degraded")])["state"] == "ready"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "generation", "updated", "expected"),
+    [
+        pytest.param("RollingUpdate", 1, 2, "notReady", id="the new text is not seen yet"),
+        pytest.param("RollingUpdate", 2, 1, "notReady", id="one pod is still the old one"),
+        pytest.param("RollingUpdate", 2, 2, "ready", id="all pods are new"),
+        pytest.param("OnDelete", 2, 0, "ready", id="the user replaces them"),
+    ],
+)
+def test_an_operand_whose_pods_are_being_replaced_is_not_ready(strategy, generation, updated, expected):
+    active = read(raw())
+    plan = plan_of(active, active.policy, view())
+    live = {name: dict(obj) for name, obj in daemonsets(plan).items()}
+    plugin = live["nvidia-device-plugin-daemonset"]
+    counts = {"desiredNumberScheduled": 2, "updatedNumberScheduled": updated}
+    plugin["metadata"] = {**plugin["metadata"], "generation": 2}
+    plugin["spec"] = {**plugin["spec"], "updateStrategy": {"type": strategy}}
+    plugin["status"] = {"observedGeneration": generation, **counts}
+    result = status_of(active, plan, Observed([deployed()], {"g1": gpu_node()}, live), "gpu-operator", NOW)
+    assert result["state"] == expected
+
+
+def test_counts_and_messages_are_no_headline():
+    result = status(deployed(), gpu_nodes=[gpu_node()])
+    moved = {
+        **result,
+        "nodes": {"gpu": 2},
+        "operands": [{**row, "message": "x"} for row in result["operands"]],
+    }
+    assert headline(moved) == headline(result)
+    assert headline({**result, "state": "notReady"}) != headline(result)
+    assert headline({}) != headline(result)
 
 
 def test_a_ready_operand_tells_what_is_degraded_and_where():

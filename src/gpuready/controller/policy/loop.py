@@ -27,6 +27,7 @@ from gpuready.controller.policy.plan import Plan, key_of, plan_of
 from gpuready.controller.policy.status import (
     NodeView,
     Observed,
+    headline,
     ignored_status,
     new_problem,
     status_of,
@@ -45,6 +46,8 @@ from gpuready.operands.node_agent import manifest as node_agent
 
 KEY = "policy"
 STATUS_INTERVAL_S = 1.0
+# While only counts and messages move (a rollout, a hundred nodes that join), this often is enough.
+DETAILS_INTERVAL_S = 5.0
 
 
 class PolicyLoop(Loop):
@@ -207,7 +210,9 @@ class PolicyLoop(Loop):
             return
         name = raw["metadata"]["name"]
         version = raw["metadata"]["resourceVersion"]
-        left_s = STATUS_INTERVAL_S - (time.monotonic() - self._written.get(name, float("-inf")))
+        news = headline(status) != headline(raw.get("status") or {})
+        interval_s = STATUS_INTERVAL_S if news else DETAILS_INTERVAL_S
+        left_s = interval_s - (time.monotonic() - self._written.get(name, float("-inf")))
         if wait_s := max(left_s, self._echoes.wait_s(name, version), 0.0):
             self.queue.add_after(KEY, wait_s)
             return

@@ -90,6 +90,13 @@ def ignored_status(raw: Mapping[str, Any], active_name: str, namespace: str, now
     return carried_times(status, raw.get("status") or {})
 
 
+def headline(status: Row) -> tuple[object, ...]:
+    """What a reader must not wait for: the state and each operand's, and which text is spoken of."""
+    operands = [(row["name"], row.get("state")) for row in status.get("operands") or ()]
+    error = _error_row(status)
+    return status.get("state"), status.get("observedGeneration"), error.get("reason"), operands
+
+
 # Worth an Event: somebody has to act. That a node is not there yet is said by the condition alone.
 _TO_BE_SAID = ("PolicyInvalid", "ReconcileFailed")
 
@@ -135,6 +142,8 @@ def _operand_row(plan: OperandPlan, seen: Observed) -> Row:
     if missing := _missing(plan, members, seen):
         return {**row, "state": NOT_READY, "reason": "DaemonSetMissing", "message": missing}
     if len(whole) == len(members):
+        if rolling := _rolling(plan, seen):
+            return {**row, "state": NOT_READY, "reason": "RollingOut", "message": rolling}
         reason, message = _remark(plan, members, seen)
         return {**row, "state": READY, "reason": reason, "message": message}
     reason, message = _why_not(plan, [node for node in members if node not in whole], seen)
@@ -167,6 +176,19 @@ def _missing(plan: OperandPlan, members: Sequence[NodeView], seen: Observed) -> 
         return f"the DaemonSet {absent[0]} does not exist yet"
     if members and not wanted and plan.operand.link is not None:
         return f"no DaemonSet serves {_some([node.name for node in members])}: their OS is not known yet"
+    return ""
+
+
+def _rolling(plan: OperandPlan, seen: Observed) -> str:
+    """Ready speaks of what the policy asks for now, not of pods that are about to be replaced."""
+    for obj in plan.objects:
+        live = seen.daemonsets.get(obj["metadata"]["name"]) if obj["kind"] == "DaemonSet" else None
+        if live is None or live["spec"].get("updateStrategy", {}).get("type") == "OnDelete":
+            continue  # a driver is replaced when its pod is deleted, and not before
+        status = live.get("status") or {}
+        wanted, updated = status.get("desiredNumberScheduled", 0), status.get("updatedNumberScheduled", 0)
+        if status.get("observedGeneration", 0) < live["metadata"].get("generation", 0) or updated < wanted:
+            return f"{obj['metadata']['name']} has its newest pods on {updated} of {wanted} nodes"
     return ""
 
 

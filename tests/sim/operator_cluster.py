@@ -31,6 +31,7 @@ NAMESPACE = "gpu-operator"
 POLICY = "cluster-policy"
 PLUGIN = "nvidia-device-plugin-daemonset"
 AGENT = "gpuready-node-agent"
+OURS = ("gpuready-operator", "gpuready-node-agent")
 DEPLOY = "nvidia.com/gpu.deploy."
 CONFIG_LABEL = "nvidia.com/device-plugin.config"
 DEADLINE_S = 40.0
@@ -104,12 +105,13 @@ async def operand_pods(cluster: Cluster, operand_name: str = "") -> dict[str, st
     return {pod["metadata"]["uid"]: pod["metadata"]["name"] for pod in pods}
 
 
-def writes(cluster: Cluster, since: datetime, client: str = "gpuready-") -> Counter[str]:
+def writes(cluster: Cluster, since: datetime, *clients: str) -> Counter[str]:
     """What our programs wrote, as "gpuready-operator patch nodes 200"."""
+    clients = clients or OURS
     return Counter(
         f"{line.fields['client']} {line.fields['verb']} {line.what} {line.fields['code']}"
         for line in cluster.requests(writes_only=True, since=since)
-        if line.fields["client"].startswith(client)
+        if line.fields["client"] in clients
     )
 
 
@@ -123,6 +125,29 @@ async def quiet(cluster: Cluster, *, timeout_s: float = DEADLINE_S) -> datetime:
         if not found:
             return start
         assert time.monotonic() < deadline, f"still writing: {found}"
+
+
+def processes(cluster: Cluster, node: str, role: str) -> list[int]:
+    """Pids of `gpuready ROLE` in the containers of a node."""
+    mark = f"GPUREADY_ROOT={cluster.place.node(node)}/"
+    return [int(entry.name) for entry in Path("/proc").glob("[0-9]*") if _is_role(entry, mark, role)]
+
+
+def _is_role(entry: Path, mark: str, role: str) -> bool:
+    try:
+        words = (entry / "cmdline").read_bytes().split(b"\0")
+        environ = (entry / "environ").read_bytes()
+    except OSError:
+        return False
+    return role.encode() in words and str(LAUNCH).encode() not in words and mark.encode() in environ
+
+
+async def wait_process(cluster: Cluster, node: str, role: str, *, timeout_s: float = 20) -> int:
+    deadline = time.monotonic() + timeout_s
+    while not (found := processes(cluster, node, role)):
+        assert time.monotonic() < deadline, f"no {role} runs on {node}"
+        await asyncio.sleep(0.05)
+    return found[0]
 
 
 class Operator:

@@ -69,7 +69,9 @@ def _container(policy: ClusterPolicy, view: ClusterView) -> KubeObject:
         "env": env_list(settings.to_env(), fields),
         # Its short-lived NVML child opens the GPU's device nodes, which only a privileged container sees.
         "securityContext": {"privileged": True},
-        "readinessProbe": http_probe("/readyz", names.NODE_AGENT_HEALTH_PORT, period_s=2),
+        # Ready is looked for every second at first, then seldom: each probe wakes a sleeping agent.
+        "startupProbe": http_probe("/readyz", names.NODE_AGENT_HEALTH_PORT, period_s=1, failures=120),
+        "readinessProbe": http_probe("/readyz", names.NODE_AGENT_HEALTH_PORT, period_s=5),
         "livenessProbe": http_probe("/healthz", names.NODE_AGENT_HEALTH_PORT, period_s=15),
         "volumeMounts": [mount.mount() for mount in _MOUNTS],
     }

@@ -40,20 +40,26 @@ class Server(uvicorn.Server):
         yield
 
 
-async def serve(application: Application, host: str, port: int) -> None:
-    """Serve until cancelled; port 0 serves nothing. Raises UsageError when the port cannot be had."""
+def listen(host: str, port: int) -> socket.socket | None:
+    """None for port 0, which serves nothing. Raises UsageError when the port cannot be had."""
     if port == 0:
-        return
+        return None
     try:
-        listener = socket.create_server((host, port), backlog=128)
+        return socket.create_server((host, port), backlog=128)
     except OSError as exc:
         raise UsageError(
             f"cannot listen on {host}:{port}",
             why=exc.strerror or str(exc),
             next_step="end what uses the port, or set GPUREADY_METRICS_PORT and GPUREADY_HEALTH_PORT",
         ) from exc
+
+
+async def serve(application: Application, listener: socket.socket | None) -> None:
+    """Serve until cancelled."""
+    if listener is None:
+        return
     config = uvicorn.Config(
-        application, host=host, port=port, log_config=None, access_log=False, lifespan="off", http="httptools"
+        application, log_config=None, access_log=False, lifespan="off", http="httptools", ws="none"
     )
     with listener:
         await Server(config).serve(sockets=[listener])

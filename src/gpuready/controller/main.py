@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 from collections.abc import Mapping
 
 from gpuready import names
@@ -22,6 +23,7 @@ from gpuready.log import get_logger
 PATIENCE_ENV = "GPUREADY_UNINSTALL_PATIENCE_S"
 SILENCE_ENV = "GPUREADY_SILENCE_S"
 USER_AGENT = f"gpuready-operator/{names.VERSION}"
+Listeners = tuple[socket.socket | None, socket.socket | None]  # for metrics, for health
 log = get_logger("operator")
 
 
@@ -38,9 +40,10 @@ async def _run(env: Mapping[str, str], kubeconfig: str | None) -> int:
             why="the operator must know the namespace that holds its operands",
             next_step=f"set it, usually to {names.OPERATOR_NAMESPACE}",
         )
+    listeners = _listeners(env)
     client = KubeClient.auto(kubeconfig, user_agent=USER_AGENT)
     stopped = _stop_event()
-    work = asyncio.create_task(_operate(client, namespace, env))
+    work = asyncio.create_task(_operate(client, namespace, env, listeners))
     waiter = asyncio.create_task(stopped.wait())
     try:
         await asyncio.wait({work, waiter}, return_when=asyncio.FIRST_COMPLETED)
@@ -55,20 +58,20 @@ async def _run(env: Mapping[str, str], kubeconfig: str | None) -> int:
     return 0
 
 
-async def _operate(client: KubeClient, namespace: str, env: Mapping[str, str]) -> None:
+async def _operate(client: KubeClient, namespace: str, env: Mapping[str, str], listeners: Listeners) -> None:
     image = env.get("GPUREADY_IMAGE") or f"{names.OWN_IMAGE}:{names.VERSION}"
     caches = Caches.of(client, namespace)
     current = CurrentPolicy(caches.policies)
     labelling = LabellingLoop(client, caches, current)
     events = EventRecorder(client, "gpuready-operator")
-    uninstaller = Uninstaller(client, caches, events, patience_s=_seconds(env, PATIENCE_ENV, PATIENCE_S))
-    silence_s = _seconds(env, SILENCE_ENV, SILENCE_S)
+    uninstaller = Uninstaller(client, caches, events, patience_s=_number(env, PATIENCE_ENV, PATIENCE_S))
+    silence_s = _number(env, SILENCE_ENV, SILENCE_S)
     nodes = NodesLoop(client, caches, current, uninstaller, silence_s=silence_s)
     policy = PolicyLoop(client, caches, current, nodes, events, image)
     loops = (labelling, nodes, policy)
     collector = metrics.Collector(caches, policy, loops)
     async with asyncio.TaskGroup() as group:
-        group.create_task(_serve(env, caches, collector))
+        group.create_task(_serve(listeners, caches, collector))
         group.create_task(caches.run())
         # Decisions on half-known caches would take labels away, so the loops start when all is listed.
         await caches.wait_synced()
@@ -78,7 +81,14 @@ async def _operate(client: KubeClient, namespace: str, env: Mapping[str, str]) -
             group.create_task(loop.run())
 
 
-async def _serve(env: Mapping[str, str], caches: Caches, collector: metrics.Collector) -> None:
+def _listeners(env: Mapping[str, str]) -> Listeners:
+    host = env.get("GPUREADY_BIND_ADDRESS", "0.0.0.0")
+    metrics_port = int(_number(env, "GPUREADY_METRICS_PORT", names.OPERATOR_METRICS_PORT))
+    health_port = int(_number(env, "GPUREADY_HEALTH_PORT", names.OPERATOR_HEALTH_PORT))
+    return http.listen(host, metrics_port), http.listen(host, health_port)
+
+
+async def _serve(listeners: Listeners, caches: Caches, collector: metrics.Collector) -> None:
     def health() -> http.Answer:
         return 200, http.TEXT, b"ok\n"
 
@@ -91,21 +101,19 @@ async def _serve(env: Mapping[str, str], caches: Caches, collector: metrics.Coll
     def exposition() -> http.Answer:
         return 200, "text/plain; version=0.0.4; charset=utf-8", metrics.exposition(collector)
 
-    host = env.get("GPUREADY_BIND_ADDRESS", "0.0.0.0")
-    metrics_port = int(env.get("GPUREADY_METRICS_PORT", str(names.OPERATOR_METRICS_PORT)))
-    health_port = int(env.get("GPUREADY_HEALTH_PORT", str(names.OPERATOR_HEALTH_PORT)))
+    for_metrics, for_checks = listeners
+    checks = http.Application({"/healthz": health, "/readyz": ready})
     async with asyncio.TaskGroup() as group:
-        group.create_task(http.serve(http.Application({"/metrics": exposition}), host, metrics_port))
-        checks = http.Application({"/healthz": health, "/readyz": ready})
-        group.create_task(http.serve(checks, host, health_port))
+        group.create_task(http.serve(http.Application({"/metrics": exposition}), for_metrics))
+        group.create_task(http.serve(checks, for_checks))
 
 
-def _seconds(env: Mapping[str, str], name: str, default: float) -> float:
+def _number(env: Mapping[str, str], name: str, default: float) -> float:
     try:
         return float(env.get(name) or default)
     except ValueError as exc:
         raise UsageError(
-            f"{name}={env[name]} is no number of seconds", next_step=f"leave it out for {default:g}"
+            f"{name}={env[name]} is no number", next_step=f"leave it out for {default:g}"
         ) from exc
 
 

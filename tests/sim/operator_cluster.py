@@ -188,6 +188,11 @@ class Operator:
         argv += ["operator", "--kubeconfig", str(self._cluster.kubeconfig)]
         self._process = await asyncio.create_subprocess_exec(*argv, env={**os.environ, **self._env})
 
+    async def ended(self) -> int:
+        """Its exit status, once it has ended by itself."""
+        assert self._process is not None
+        return await asyncio.wait_for(self._process.wait(), 20)
+
     async def kill(self) -> None:
         """As kill -9: nothing is finished, nothing is said."""
         await self._end_with(signal.SIGRTMIN)

@@ -1,0 +1,69 @@
+"""The benchmarks still measure: one runs in its shortest form; figures are judged as the table says."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from benchmarks.figures import MISSED, NO_PROMISE, OK, Figure
+from benchmarks.harness import Benchmark, Run, measure_all
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_the_shortest_run_of_the_device_plugin_measures_every_promise():
+    command = [sys.executable, "-m", "benchmarks", "device-plugin", "--quick", "-o", "json"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert "will run  device-plugin" in done.stderr
+    results = json.loads(done.stdout)
+    by_name = {row["figure"]: row for row in results["figures"]}
+    assert results["failures"] == {}
+    assert results["machine"]["cores"] >= 1
+    for name, owed in (("plugin start -> Registered", 300), ("Allocate 1 GPU", 1.2)):
+        assert by_name[name]["owed"] == owed
+        assert by_name[name]["median"] > 0
+        assert by_name[name]["verdict"] in (OK, MISSED)
+    assert by_name["Allocate 1 GPU"]["p99"] >= by_name["Allocate 1 GPU"]["median"]
+
+
+def test_an_unknown_name_is_answered_with_the_known_ones():
+    command = [sys.executable, "-m", "benchmarks", "nonsense"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.returncode == 2
+    assert "no benchmark 'nonsense'; there are: ready, device-plugin" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("figure", "verdict"),
+    [
+        pytest.param(Figure("x", [1, 2, 9], "ms", owed=2), OK, id="the median counts, not one slow run"),
+        pytest.param(Figure("x", [3], "ms", owed=2), MISSED, id="too slow"),
+        pytest.param(Figure("x", [3], "ms"), NO_PROMISE, id="nothing is promised"),
+        pytest.param(
+            Figure("x", [1] * 98 + [9, 9], "ms", owed=2, owed_p99=3), MISSED, id="two in a hundred too slow"
+        ),
+        pytest.param(Figure("x", [1, 9], "ms", owed=5, owed_p99=3), OK, id="too few for a 99th percentile"),
+    ],
+)
+def test_a_figure_is_judged_by_what_is_owed(figure, verdict):
+    assert figure.verdict == verdict
+
+
+async def test_a_benchmark_that_cannot_measure_does_not_stop_the_others():
+    async def fails(run: Run) -> list[Figure]:
+        raise RuntimeError("no GPU anywhere")
+
+    async def works(run: Run) -> list[Figure]:
+        return [Figure("x", [run.pick(1, 2)], "s")]
+
+    wanted = [Benchmark("first", "", fails), Benchmark("second", "", works)]
+    results = await measure_all(wanted, Run(quick=True))
+
+    assert results.failures == {"first": "RuntimeError: no GPU anywhere"}
+    assert [(name, figure.values) for name, figure in results.figures] == [("second", [1])]

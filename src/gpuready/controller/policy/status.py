@@ -91,8 +91,15 @@ def ignored_status(raw: Mapping[str, Any], active_name: str, namespace: str, now
 
 
 def headline(status: Row) -> tuple[object, ...]:
-    """What a reader must not wait for: the state and each operand's, and which text is spoken of."""
-    operands = [(row["name"], row.get("state")) for row in status.get("operands") or ()]
+    """What a reader must not wait for: the state and each operand's, and which text is spoken of.
+
+    A ready operand's reason counts (it tells what is degraded); of one that is on its way it changes all the
+    time.
+    """
+    operands = [
+        (row["name"], row.get("state"), row.get("reason") if row.get("state") == READY else "")
+        for row in status.get("operands") or ()
+    ]
     error = _error_row(status)
     return status.get("state"), status.get("observedGeneration"), error.get("reason"), operands
 
@@ -135,18 +142,18 @@ def _operand_row(plan: OperandPlan, seen: Observed) -> Row:
         text = f"{plan.refusal.message}; next: {plan.refusal.next_step}"
         return {**row, "state": NOT_READY, "reason": plan.refusal.reason, "message": text}
     members = [node for node in seen.nodes if node.labels.get(operand.deploy_label) == "true"]
-    whole = [node for node in members if _is_ready(plan, node, seen)]
-    row.update(desired=len(members), ready=len(whole))
+    waiting = [node for node in members if not _is_ready(plan, node, seen)]
+    row.update(desired=len(members), ready=len(members) - len(waiting))
     if failure := _failure(plan, seen):
         return {**row, "state": NOT_READY, "reason": "ApplyFailed", "message": failure}
     if missing := _missing(plan, members, seen):
         return {**row, "state": NOT_READY, "reason": "DaemonSetMissing", "message": missing}
-    if len(whole) == len(members):
+    if not waiting:
         if rolling := _rolling(plan, seen):
             return {**row, "state": NOT_READY, "reason": "RollingOut", "message": rolling}
         reason, message = _remark(plan, members, seen)
         return {**row, "state": READY, "reason": reason, "message": message}
-    reason, message = _why_not(plan, [node for node in members if node not in whole], seen)
+    reason, message = _why_not(plan, waiting, seen)
     return {**row, "state": NOT_READY, "reason": reason, "message": message}
 
 

@@ -9,7 +9,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,8 @@ OURS = ("gpuready-operator", "gpuready-node-agent")
 DEPLOY = "nvidia.com/gpu.deploy."
 CONFIG_LABEL = "nvidia.com/device-plugin.config"
 DEADLINE_S = 40.0
-QUIET_S = 1.3  # longer than the second for which a status may wait for its turn
+QUIET_S = 1.2  # longer than the second for which a status may wait for its turn
+SETTLED_S = 5.3  # longer than a status waits in which only counts and messages moved
 Object = dict[str, Any]
 
 
@@ -115,16 +116,22 @@ def writes(cluster: Cluster, since: datetime, *clients: str) -> Counter[str]:
     )
 
 
-async def quiet(cluster: Cluster, *, timeout_s: float = DEADLINE_S) -> datetime:
-    """Wait until none of our programs has written for a while; since when."""
+async def quiet(cluster: Cluster, for_s: float = QUIET_S, *, timeout_s: float = DEADLINE_S) -> datetime:
+    """Wait until none of our programs has written for so long; the moment when that was so."""
     deadline = time.monotonic() + timeout_s
     while True:
-        start = datetime.now(UTC)
-        await asyncio.sleep(QUIET_S)
-        found = writes(cluster, start)
+        now = datetime.now(UTC)
+        found = writes(cluster, now - timedelta(seconds=for_s))
         if not found:
-            return start
+            return now
         assert time.monotonic() < deadline, f"still writing: {found}"
+        await asyncio.sleep(0.1)
+
+
+async def expect_no_writes(cluster: Cluster, since: datetime) -> None:
+    """Nothing was written since then, and nothing is while whatever is under way has its time to show."""
+    await asyncio.sleep(QUIET_S)
+    assert writes(cluster, since) == {}
 
 
 def processes(cluster: Cluster, node: str, role: str) -> list[int]:

@@ -20,9 +20,11 @@ from tests.sim.operator_cluster import (
     PLUGIN,
     POLICIES,
     POLICY,
+    SETTLED_S,
     condition,
     edit,
     error,
+    expect_no_writes,
     label,
     labels,
     offers,
@@ -42,7 +44,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SPEC = """
 nodes:
-- {name: cpu}
 - {name: l4, gpus: {L4: 2}, driver: {where: host}}
 - {name: a100, gpus: {A100-SXM4-40GB: 2}, driver: {where: container}}
 """
@@ -64,17 +65,16 @@ async def cluster(state_home: Path) -> AsyncIterator[Cluster]:
 
 
 async def test_a_converged_cluster_is_not_written_to_however_often_it_is_woken(cluster):
-    start = await quiet(cluster)
+    start = await quiet(cluster, SETTLED_S)
 
     for turn in range(3):
         await cluster.client.merge_patch(NODES, "l4", {"metadata": {"annotations": {"team/turn": str(turn)}}})
-        await cluster.client.merge_patch(NODES, "cpu", {"metadata": {"labels": {"team": f"t{turn}"}}})
+        await cluster.client.merge_patch(NODES, "a100", {"metadata": {"labels": {"team": f"t{turn}"}}})
         await cluster.apply(
             _configmap("unrelated", NAMESPACE, turn), _configmap("elsewhere", "default", turn)
         )
-    await quiet(cluster)
 
-    assert writes(cluster, start) == {}
+    await expect_no_writes(cluster, start)
 
 
 async def test_one_edit_of_an_operands_environment_costs_four_requests_of_the_operator(cluster):
@@ -121,7 +121,6 @@ async def test_a_node_that_opts_out_of_an_operand_loses_its_pod_and_nothing_else
 
     await label(cluster, "l4", f"{DEPLOY}device-plugin", None)
     await cluster.wait(NODES, "l4", until=offers(2))
-    await ready(cluster)
 
 
 async def test_a_node_that_opts_out_of_all_operands_keeps_only_the_word_that_it_has_gpus(cluster):
@@ -142,30 +141,21 @@ async def test_a_node_that_opts_out_of_all_operands_keeps_only_the_word_that_it_
 # --- objects --------------------------------------------------------------------------------------------
 
 
-async def test_a_hand_edit_is_repaired_with_an_event_that_names_field_and_manager(cluster):
-    template = {"spec": {"template": {"spec": {"priorityClassName": "low"}}}}
-    await cluster.client.merge_patch(DAEMON_SETS, PLUGIN, template, NAMESPACE)
+async def test_a_hand_edit_is_repaired_with_an_event_and_what_others_added_stays(cluster):
+    foreign = {"labels": {"team": "ml"}, "annotations": {"team/contact": "ml@example.org"}}
+    template = {"template": {"spec": {"priorityClassName": "low"}}}
+    edited = {"metadata": foreign, "spec": template}
+    await cluster.client.merge_patch(DAEMON_SETS, PLUGIN, edited, NAMESPACE)
 
-    await cluster.wait(DAEMON_SETS, PLUGIN, NAMESPACE, lambda obj: _priority(obj) == "system-node-critical")
+    kept = await cluster.wait(DAEMON_SETS, PLUGIN, NAMESPACE, _has_priority("system-node-critical"))
 
-    said = [
-        e["message"] for e in await cluster.events(PLUGIN, NAMESPACE) if e["reason"] == "HandEditRepaired"
-    ]
+    assert kept["metadata"]["labels"]["team"] == "ml"
+    assert kept["metadata"]["annotations"]["team/contact"] == "ml@example.org"
+    events = await cluster.events(PLUGIN, NAMESPACE)
+    said = [event["message"] for event in events if event["reason"] == "HandEditRepaired"]
     assert len(said) == 1
     for words in ("spec.template.spec.priorityClassName", '"low"', "set by "):
         assert words in said[0]
-
-
-async def test_what_others_put_on_our_objects_stays(cluster):
-    foreign = {"metadata": {"labels": {"team": "ml"}, "annotations": {"team/contact": "ml@example.org"}}}
-    await cluster.client.merge_patch(DAEMON_SETS, PLUGIN, foreign, NAMESPACE)
-    await edit(cluster, {"devicePlugin": {"env": []}})
-    await cluster.wait(DAEMON_SETS, PLUGIN, NAMESPACE, _is_rolled_out)
-    await quiet(cluster)
-
-    kept = (await cluster.client.get(DAEMON_SETS, PLUGIN, NAMESPACE))["metadata"]
-    assert kept["labels"]["team"] == "ml"
-    assert kept["annotations"]["team/contact"] == "ml@example.org"
 
 
 async def test_a_daemonset_that_is_deleted_by_hand_is_made_again(cluster):
@@ -226,8 +216,9 @@ async def test_a_node_that_is_deleted_and_joins_again_is_whole_again_with_a_gpun
     assert new["metadata"]["uid"] != old["metadata"]["uid"]
     assert [ref["uid"] for ref in new["metadata"]["ownerReferences"]] == [node["metadata"]["uid"]]
     found = writes(cluster, start, OPERATOR)
-    about_the_node = [count for key, count in found.items() if "nodes" in key.split()[2]]
-    assert sum(about_the_node) <= 4, found
+    # Conflicts with the kubelet and the agent, which write to the new Node at the same time, are not counted.
+    about_it = [n for key, n in found.items() if "nodes" in key.split()[2] and not key.endswith(" 409")]
+    assert sum(about_it) <= 4, found
 
 
 async def test_nothing_that_the_operator_wrote_was_a_mistake(cluster):
@@ -262,8 +253,8 @@ def _are_on(*nodes: str):
     return lambda pods: sorted(pod["spec"].get("nodeName", "") for pod in pods) == sorted(nodes)
 
 
-def _priority(obj) -> str:
-    return obj["spec"]["template"]["spec"].get("priorityClassName", "")
+def _has_priority(name: str):
+    return lambda obj: obj["spec"]["template"]["spec"].get("priorityClassName") == name
 
 
 def _is_gpu_ready(status: str):

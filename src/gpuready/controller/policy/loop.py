@@ -48,6 +48,10 @@ KEY = "policy"
 STATUS_INTERVAL_S = 1.0
 # While only counts and messages move (a rollout, a hundred nodes that join), this often is enough.
 DETAILS_INTERVAL_S = 5.0
+# A pass reads every node. While nodes join or report by the hundred, it rests between two passes for about
+# ten times as long as one takes, so that deciding for single nodes never waits for it.
+REST_PER_NODE_S = 0.0005
+LONGEST_REST_S = 1.0
 
 
 class PolicyLoop(Loop):
@@ -70,11 +74,19 @@ class PolicyLoop(Loop):
         self._applier = Applier(client)
         self._written: dict[str, float] = {}
         self._echoes = Echoes()
+        self._rested_at = 0.0
         self.last_ready: float | None = None
         self.state = ""
         self._listen()
 
     async def reconcile(self, key: str) -> None:
+        try:
+            await self._pass()
+        finally:
+            rest_s = min(LONGEST_REST_S, REST_PER_NODE_S * len(self._caches.nodes))
+            self._rested_at = time.monotonic() + rest_s
+
+    async def _pass(self) -> None:
         active = self._current.active
         if active is None:
             if self._current.is_absent:
@@ -233,7 +245,7 @@ class PolicyLoop(Loop):
 
     def _listen(self) -> None:
         caches = self._caches
-        self._current.on_change(self._wake)
+        self._current.on_change(lambda: self.queue.add(KEY))  # a new text is followed at once
         caches.policies.add_handler(lambda old, new: self._wake())
         caches.nodes.add_handler(self._on_node)
         caches.gpu_nodes.add_handler(self._on_gpu_node)
@@ -242,7 +254,7 @@ class PolicyLoop(Loop):
             cache.add_handler(lambda old, new: self._wake())
 
     def _wake(self) -> None:
-        self.queue.add(KEY)
+        self.queue.add_after(KEY, max(0.0, self._rested_at - time.monotonic()))
 
     def _on_node(self, old: Node | None, new: Node | None) -> None:
         if old is None or new is None or _matters(old, new):

@@ -24,6 +24,7 @@ from gpuready.controller.nodes.summary import GPUNodeSummary
 from gpuready.controller.policy import pruning
 from gpuready.controller.policy.active import ActivePolicy
 from gpuready.controller.policy.plan import Plan, key_of, plan_of
+from gpuready.controller.policy.refusals import RETRY_S, Refusals
 from gpuready.controller.policy.status import (
     NodeView,
     Observed,
@@ -35,7 +36,7 @@ from gpuready.controller.policy.status import (
 from gpuready.errors import GPUReadyError
 from gpuready.kube.apply import Applied, Applier, Change
 from gpuready.kube.client import KubeClient
-from gpuready.kube.errors import NotFound
+from gpuready.kube.errors import ApiStatusError, NotFound
 from gpuready.kube.events import NORMAL, WARNING, EventRecorder
 from gpuready.kube.resources import CLUSTER_POLICIES, resource_of
 from gpuready.kube.trimmed import Node
@@ -72,6 +73,7 @@ class PolicyLoop(Loop):
         self._events = events
         self._own_image = own_image
         self._applier = Applier(client)
+        self._refusals = Refusals()
         self._written: dict[str, float] = {}
         self._echoes = Echoes()
         self._rested_at = 0.0
@@ -102,10 +104,12 @@ class PolicyLoop(Loop):
             # Nothing is applied, but what runs is still told.
             plan = self._plan(active, self._current.effective)
         await self._report(active, plan, failures)
-        if failures:
-            raise GPUReadyError(
-                f"{len(failures)} objects could not be written", why="; ".join(failures.values())
-            )
+        self._refusals.keep(failures)
+        if len(self._refusals):
+            self.queue.add_after(KEY, RETRY_S)
+        passing = [why for key, why in failures.items() if key not in self._refusals]
+        if passing:
+            raise GPUReadyError(f"{len(passing)} objects could not be written", why="; ".join(passing))
 
     # --- observe -----------------------------------------------------------------------------------------
 
@@ -151,16 +155,25 @@ class PolicyLoop(Loop):
         """Every object in turn; one that fails is named and does not stop the others."""
         failures = {}
         for obj in plan.objects:
-            kind, namespace, name = key_of(obj)
-            live = self._caches.find_owned(kind, namespace, name)
-            try:
-                applied = await self._applier.apply(resource_of(obj), obj, live)
-            except GPUReadyError as exc:
-                failures[f"{kind}/{name}"] = str(exc)
+            kind, _, name = key_of(obj)
+            key = f"{kind}/{name}"
+            if why := self._refusals.find(key, obj):
+                failures[key] = why
                 continue
-            if applied.changed:
-                await self._tell(kind, name, applied)
+            try:
+                await self._apply_one(obj)
+            except ApiStatusError as exc:
+                self._refusals.add(key, obj, exc)
+                self._log.warning("object not applied", kind=kind, name=name, error=str(exc))
+                failures[key] = str(exc)
         return failures
+
+    async def _apply_one(self, obj: Mapping[str, Any]) -> None:
+        kind, namespace, name = key_of(obj)
+        live = self._caches.find_owned(kind, namespace, name)
+        applied = await self._applier.apply(resource_of(obj), obj, live)
+        if applied.changed:
+            await self._tell(kind, name, applied)
 
     async def _tell(self, kind: str, name: str, applied: Applied) -> None:
         self._log.info("object applied", kind=kind, name=name, reason=str(applied.change))
@@ -194,7 +207,7 @@ class PolicyLoop(Loop):
                 )
             except NotFound:
                 continue
-            except GPUReadyError as exc:
+            except ApiStatusError as exc:
                 failures[f"{kind}/{name}"] = str(exc)
                 continue
             self._echoes.wrote(uid, uid)

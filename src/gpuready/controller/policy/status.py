@@ -251,10 +251,11 @@ def _conditions(active: ActivePolicy, operands: Sequence[Row], seen: Observed) -
         text = "; ".join(problem.message for problem in active.problems)
         return _not_ready("PolicyInvalid", f"{text}. What runs is left as it is")
     waiting = [row for row in operands if row["state"] == NOT_READY]
-    if failed := [row for row in waiting if row["reason"] == "ApplyFailed"]:
-        return _not_ready("ReconcileFailed", _joined(failed))
-    if f"DaemonSet/{seen.agent_name}" in seen.failures:
-        return _not_ready("ReconcileFailed", f"node agent: {seen.failures[f'DaemonSet/{seen.agent_name}']}")
+    failed = [_text(row) for row in waiting if row["reason"] == "ApplyFailed"]
+    ours = f"/{seen.agent_name}"
+    failed += [f"node agent: {why}" for key, why in seen.failures.items() if key.endswith(ours)]
+    if failed:
+        return _not_ready("ReconcileFailed", "; ".join(failed))
     if waiting:
         return _not_ready("OperandNotReady", _joined(waiting))
     if hidden := _still_hidden(active, seen):
@@ -302,7 +303,11 @@ def _not_implemented_condition(plan: Plan | None) -> list[Row]:
 
 
 def _joined(rows: Sequence[Row]) -> str:
-    return "; ".join(f"{row['name']}: {row['message']}" for row in rows)
+    return "; ".join(_text(row) for row in rows)
+
+
+def _text(row: Row) -> str:
+    return f"{row['name']}: {row['message']}"
 
 
 # --- nodes ----------------------------------------------------------------------------------------------

@@ -1,0 +1,196 @@
+"""One object that fails does not stop the others, and is not sent again and again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+from tests.unit.controller.fake_api import FakeApi, invalid, overloaded
+
+from gpuready import names
+from gpuready.controller.caches import Caches
+from gpuready.controller.current import CurrentPolicy
+from gpuready.controller.labelling.loop import LabellingLoop
+from gpuready.controller.loop import Loop
+from gpuready.controller.nodes.loop import NodesLoop
+from gpuready.controller.nodes.uninstall import Uninstaller
+from gpuready.controller.policy.loop import PolicyLoop
+from gpuready.controller.policy.refusals import RETRY_S, Refusals
+from gpuready.errors import GPUReadyError
+from gpuready.kube.errors import Unreachable
+from gpuready.kube.events import EventRecorder
+
+PLUGIN = "nvidia-device-plugin-daemonset"
+OFF = {block: {"enabled": False} for block in ("driver", "toolkit", "dcgm", "dcgmExporter", "migManager")}
+
+
+def policy(**spec: Any) -> dict[str, Any]:
+    meta = {
+        "name": "p",
+        "uid": "u",
+        "generation": 1,
+        "resourceVersion": "1",
+        "creationTimestamp": "2026-11-29",
+    }
+    return {"metadata": meta, "spec": {**OFF, **spec}}
+
+
+def gpu_node(name: str) -> dict[str, Any]:
+    meta = {
+        "name": name,
+        "uid": f"uid-{name}",
+        "resourceVersion": "1",
+        "labels": {names.NFD_PCI_LABELS[0]: "true"},
+    }
+    return {"metadata": meta, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+
+
+class Controller:
+    def __init__(self, api: FakeApi) -> None:
+        client: Any = api
+        self.caches = Caches.of(client, "gpu-operator")
+        current = CurrentPolicy(self.caches.policies)
+        events = EventRecorder(client, "test")
+        self.labelling = LabellingLoop(client, self.caches, current)
+        self.nodes = NodesLoop(client, self.caches, current, Uninstaller(client, self.caches, events))
+        self.policy = PolicyLoop(client, self.caches, current, self.nodes, events, "gpuready:test")
+
+
+@asynccontextmanager
+async def controller(api: FakeApi) -> AsyncIterator[Controller]:
+    made = Controller(api)
+    watching = asyncio.create_task(made.caches.run())
+    await made.caches.wait_synced()
+    yield made
+    watching.cancel()
+    with suppress(asyncio.CancelledError):
+        await watching
+
+
+async def run_until(loop: Loop, done: Callable[[], bool]) -> None:
+    working = asyncio.create_task(loop.run())
+    async with asyncio.timeout(5):
+        while not done():
+            await asyncio.sleep(0)
+    working.cancel()
+    with suppress(asyncio.CancelledError):
+        await working
+
+
+async def test_an_object_that_is_refused_stops_no_other_and_is_named_in_the_status():
+    api = FakeApi(clusterpolicies=[policy()])
+    api.refuse["gpuready-node-agent"] = invalid("quantities must match")
+
+    async with controller(api) as made:
+        await made.policy.reconcile("policy")
+
+    assert f"apply daemonsets {PLUGIN}" in api.sent
+    error = next(row for row in api.written["conditions"] if row["type"] == "Error")
+    assert error["reason"] == "ReconcileFailed"
+    assert "node agent: quantities must match" in error["message"]
+
+
+async def test_the_text_that_was_refused_is_not_sent_again_at_the_next_pass():
+    api = FakeApi(clusterpolicies=[policy()])
+    api.refuse[PLUGIN] = invalid()
+
+    async with controller(api) as made:
+        for _ in range(3):
+            await made.policy.reconcile("policy")
+
+    assert api.sent.count(f"apply daemonsets {PLUGIN}") == 1
+
+
+async def test_an_answer_that_may_pass_is_tried_again_by_the_loop():
+    api = FakeApi(clusterpolicies=[policy()])
+    api.refuse[PLUGIN] = overloaded()
+
+    async with controller(api) as made:
+        for _ in range(2):
+            with pytest.raises(GPUReadyError, match="1 objects could not be written"):
+                await made.policy.reconcile("policy")
+
+    assert api.sent.count(f"apply daemonsets {PLUGIN}") == 2
+
+
+async def test_an_api_server_that_is_away_is_no_failure_of_any_object():
+    api = FakeApi(clusterpolicies=[policy()])
+    api.refuse[PLUGIN] = Unreachable("no answer")
+
+    async with controller(api) as made:
+        await run_until(made.policy, lambda: f"apply daemonsets {PLUGIN}" in api.sent)
+
+    assert made.policy.failed == 0
+    assert "patch clusterpolicies p" not in api.sent, "and nobody can be told"
+
+
+async def test_a_node_that_cannot_be_labelled_does_not_keep_the_others_waiting():
+    api = FakeApi(clusterpolicies=[policy()], nodes=[gpu_node(f"g{number}") for number in range(40)])
+    api.refuse["g3"] = invalid()
+
+    async with controller(api) as made:
+        await run_until(made.labelling, lambda: len(set(api.sent)) == 40)
+
+    assert api.sent.count("patch nodes g3") <= 2, "it comes again later and later"
+
+
+async def test_a_gpunode_is_made_once_and_with_all_that_is_known_already():
+    api = FakeApi(clusterpolicies=[policy()], nodes=[gpu_node("g1")])
+
+    async with controller(api) as made:
+        for _ in range(3):
+            await made.nodes.reconcile("g1")
+
+    assert api.sent == ["create gpunodes g1"], "the cache has not shown it yet"
+
+
+async def test_a_gpunode_without_a_node_and_one_of_an_earlier_node_are_taken_away():
+    def of(name: str, uid: str) -> dict[str, Any]:
+        owner = {"kind": "Node", "name": name, "uid": uid}
+        return {
+            "metadata": {"name": name, "uid": f"g-{name}", "resourceVersion": "1", "ownerReferences": [owner]}
+        }
+
+    api = FakeApi(
+        clusterpolicies=[policy()], nodes=[gpu_node("g1")], gpunodes=[of("g1", "older"), of("gone", "u")]
+    )
+
+    async with controller(api) as made:
+        await made.nodes.reconcile("g1")
+        await made.nodes.reconcile("gone")
+
+    assert api.sent == ["delete gpunodes g1", "delete gpunodes gone"]
+
+
+async def test_a_policy_with_problems_and_no_good_text_before_writes_nothing_but_its_status():
+    api = FakeApi(
+        clusterpolicies=[policy(cdi={"enabled": False, "nriPluginEnabled": True})], nodes=[gpu_node("g")]
+    )
+
+    async with controller(api) as made:
+        await made.policy.reconcile("policy")
+        await made.nodes.reconcile("g")
+        await made.labelling.reconcile("g")
+
+    assert [line for line in api.sent if "events" not in line] == ["patch clusterpolicies p"]
+
+
+def test_a_refusal_ends_with_its_time_with_another_text_and_with_the_object():
+    now = [0.0]
+    refusals = Refusals(lambda: now[0])
+    refusals.add("DaemonSet/a", {"spec": 1}, invalid("no"))
+    assert "no" in (refusals.find("DaemonSet/a", {"spec": 1}) or "")
+    assert refusals.find("DaemonSet/a", {"spec": 2}) is None
+
+    refusals.add("DaemonSet/a", {"spec": 1}, invalid())
+    now[0] += RETRY_S
+    assert refusals.find("DaemonSet/a", {"spec": 1}) is None
+
+    refusals.add("DaemonSet/a", {"spec": 1}, invalid())
+    refusals.keep({"DaemonSet/b"})
+    assert len(refusals) == 0
+    refusals.add("DaemonSet/a", {"spec": 1}, overloaded())
+    assert len(refusals) == 0, "that may pass"

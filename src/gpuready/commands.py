@@ -145,11 +145,16 @@ def render(policy_file: Any, nodes_file: Any, namespace: str) -> int:
     """Print the objects that a ClusterPolicy leads to, as YAML.
 
     \b
-    Example: gpuready render -f examples/clusterpolicy.yaml | kubectl diff -f -
+    Examples:
+      gpuready render -f examples/clusterpolicy.yaml
+      kubectl get nodes -o yaml | gpuready render -f policy.yaml --nodes - | kubectl diff -f -
     """
     from gpuready.tools.render import rendered
 
-    click.echo(rendered(policy_file.read(), nodes_file.read() if nodes_file else "", namespace), nl=False)
+    result = rendered(policy_file.read(), nodes_file.read() if nodes_file else "", namespace)
+    for remark in result.remarks:
+        click.echo(f"# {remark}", err=True)
+    click.echo(result.yaml, nl=False)
     return 0
 
 

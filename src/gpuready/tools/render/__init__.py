@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from gpuready import names
+from gpuready.api.policy import find_unknown_fields
 from gpuready.controller.labelling.decision import has_gpu
 from gpuready.controller.policy.active import read
-from gpuready.controller.policy.plan import plan_of
-from gpuready.errors import PolicyError
+from gpuready.controller.policy.plan import Plan, plan_of
+from gpuready.errors import PolicyError, UsageError
 from gpuready.operands.contract import ClusterView, NodeFacts
 from gpuready.yaml_text import dump_yaml_documents, parse_yaml
 
 
-def rendered(policy_text: str, nodes_text: str, namespace: str) -> str:
-    """YAML documents in the order in which they are applied.
+@dataclass(frozen=True)
+class Rendered:
+    """The YAML, in the order in which objects are applied, and what a reader should know of it."""
 
-    nodes_text   a NodeList or a list of nodes; "" = no nodes, so nothing that depends on an operating system
-    raises       PolicyError when the policy has problems
+    yaml: str
+    remarks: tuple[str, ...]
+
+
+def rendered(policy_text: str, nodes_text: str, namespace: str) -> Rendered:
+    """What the operator would apply for this policy on these nodes.
+
+    nodes_text   a NodeList or a list of Nodes; "" = no nodes, so nothing that depends on an operating system
+    raises       PolicyError when the policy has problems, UsageError for a text that is something else
     """
-    raw = dict(parse_yaml(policy_text))
-    raw.setdefault("metadata", {}).setdefault("name", "cluster-policy")
-    raw["metadata"].setdefault("uid", "00000000-0000-0000-0000-000000000000")
-    active = read(raw)
+    raw = _policy(policy_text)
+    owned = "uid" in raw["metadata"]
+    active = read({**raw, "metadata": {"uid": "", **raw["metadata"]}})
     if active.policy is None:
         problems = "; ".join(problem.message for problem in active.problems)
         raise PolicyError("the policy has problems", why=problems, next_step="correct the fields named above")
@@ -32,13 +41,60 @@ def rendered(policy_text: str, nodes_text: str, namespace: str) -> str:
         own_image=f"{names.OWN_IMAGE}:{names.VERSION}",
         gpu_nodes=tuple(_nodes(nodes_text)),
     )
-    return dump_yaml_documents(plan_of(active, active.policy, view).objects)
+    plan = plan_of(active, active.policy, view)
+    objects = plan.objects if owned else [_without_owner(obj) for obj in plan.objects]
+    return Rendered(dump_yaml_documents(objects), tuple(_remarks(raw, plan, view)))
+
+
+def _policy(text: str) -> dict[str, Any]:
+    raw = parse_yaml(text, source="the policy")
+    found = f"{raw.get('apiVersion')} {raw.get('kind')}" if isinstance(raw, dict) else type(raw).__name__
+    wanted = f"{names.CLUSTER_POLICY_API} {names.CLUSTER_POLICY_KIND}"
+    if found != wanted:
+        raise UsageError(
+            f"the file holds {found}, not {wanted}", next_step="give the file of a ClusterPolicy"
+        )
+    return {**raw, "metadata": {"name": "cluster-policy", **(raw.get("metadata") or {})}}
 
 
 def _nodes(text: str) -> list[NodeFacts]:
     if not text.strip():
         return []
-    loaded = parse_yaml(text)
-    items: list[Mapping[str, Any]] = loaded["items"] if isinstance(loaded, dict) else loaded
-    facts = [NodeFacts(node["metadata"]["name"], node["metadata"].get("labels") or {}) for node in items]
-    return [node for node in facts if has_gpu(node.labels)]
+    loaded = parse_yaml(text, source="the nodes")
+    items = loaded.get("items") if isinstance(loaded, dict) else loaded
+    if not isinstance(items, list) or any(_kind(item) != "Node" for item in items):
+        raise UsageError(
+            "the file given with --nodes holds no list of Nodes",
+            next_step="make it with: kubectl get nodes -o yaml > nodes.yaml",
+        )
+    return [facts for facts in map(_facts, items) if has_gpu(facts.labels)]
+
+
+def _kind(item: object) -> str:
+    return str(item.get("kind", "Node")) if isinstance(item, Mapping) and "metadata" in item else ""
+
+
+def _facts(node: Mapping[str, Any]) -> NodeFacts:
+    """A node that nobody has labelled yet counts as one that takes a driver."""
+    labels = {names.DEPLOY_DRIVER: "true", **(node["metadata"].get("labels") or {})}
+    return NodeFacts(node["metadata"]["name"], labels)
+
+
+def _without_owner(obj: Mapping[str, Any]) -> dict[str, Any]:
+    """A file has no uid, and a reference with an invented one would be refused by `kubectl diff`."""
+    metadata = {key: value for key, value in obj["metadata"].items() if key != "ownerReferences"}
+    return {**obj, "metadata": metadata}
+
+
+def _remarks(raw: Mapping[str, Any], plan: Plan, view: ClusterView) -> list[str]:
+    remarks = [f"{field}: nobody knows this field; it is ignored" for field in find_unknown_fields(raw)]
+    for each in plan.operands:
+        if each.refusal:
+            remarks.append(f"{each.operand.name}: {each.refusal.message}; next: {each.refusal.next_step}")
+    if plan.not_implemented:
+        remarks.append("enabled, but not installed by this version: " + ", ".join(plan.not_implemented))
+    if not view.gpu_nodes:
+        remarks.append(
+            "no GPU node was given, so the driver is left out (one per operating system); see --nodes"
+        )
+    return remarks

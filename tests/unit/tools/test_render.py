@@ -1,0 +1,73 @@
+"""`gpuready render`: what a policy leads to, and what its writer should know."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuready.errors import GPUReadyError
+from gpuready.tools.render import rendered
+from gpuready.yaml_text import parse_yaml_documents
+
+POLICY = """\
+apiVersion: nvidia.com/v1
+kind: ClusterPolicy
+metadata: {name: p}
+spec: {driver: {version: 570.86.10}}
+"""
+NODES = """\
+kind: NodeList
+items:
+- kind: Node
+  metadata:
+    name: g1
+    labels:
+      feature.node.kubernetes.io/pci-10de.present: "true"
+      feature.node.kubernetes.io/system-os_release.ID: ubuntu
+      feature.node.kubernetes.io/system-os_release.VERSION_ID: "22.04"
+"""
+
+
+def kinds(text: str) -> list[str]:
+    return [f"{obj['kind']}/{obj['metadata']['name']}" for obj in parse_yaml_documents(text)]
+
+
+def test_the_driver_follows_the_nodes_and_its_absence_is_said():
+    assert "DaemonSet/nvidia-driver-daemonset" in kinds(rendered(POLICY, NODES, "gpu-operator").yaml)
+    alone = rendered(POLICY, "", "gpu-operator")
+    assert "DaemonSet/nvidia-driver-daemonset" not in kinds(alone.yaml)
+    assert any("--nodes" in remark for remark in alone.remarks)
+
+
+def test_a_file_without_a_uid_gives_objects_without_an_owner():
+    objects = parse_yaml_documents(rendered(POLICY, NODES, "gpu-operator").yaml)
+    assert all("ownerReferences" not in obj["metadata"] for obj in objects)
+
+
+def test_a_policy_from_a_cluster_keeps_its_ownership():
+    live = POLICY.replace("{name: p}", "{name: p, uid: abc}")
+    objects = parse_yaml_documents(rendered(live, NODES, "gpu-operator").yaml)
+    assert {ref["uid"] for obj in objects for ref in obj["metadata"].get("ownerReferences", [])} == {"abc"}
+
+
+def test_misspelt_fields_and_what_is_not_installed_are_named():
+    remarks = rendered(POLICY.replace("version:", "verzion:"), NODES, "gpu-operator").remarks
+    assert any("spec.driver.verzion" in remark for remark in remarks)
+    assert any("toolkit" in remark for remark in remarks)
+
+
+@pytest.mark.parametrize(
+    ("policy", "nodes", "mentions"),
+    [
+        pytest.param("apiVersion: v1\nkind: Pod\n", "", "v1 Pod", id="another kind"),
+        pytest.param("[]", "", "list", id="no object"),
+        pytest.param(
+            POLICY, "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\n", "Nodes", id="nodes of another kind"
+        ),
+        pytest.param("a: [", "", "YAML", id="not YAML"),
+        pytest.param(POLICY.replace("570.86.10", "[1]"), "", "spec.driver.version", id="wrong type"),
+    ],
+)
+def test_a_file_of_another_kind_is_refused_in_words(policy, nodes, mentions):
+    with pytest.raises(GPUReadyError) as refused:
+        rendered(policy, nodes, "gpu-operator")
+    assert mentions in str(refused.value)

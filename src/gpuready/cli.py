@@ -25,15 +25,20 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run_daemon(role: str) -> int:
     from gpuready import log
+    from gpuready.errors import GPUReadyError
 
     log.set_up()
-    if role == "device-plugin":
-        from gpuready.operands.device_plugin import daemon as device_plugin
+    try:
+        if role == "device-plugin":
+            from gpuready.operands.device_plugin import daemon as device_plugin
 
-        return device_plugin.main(os.environ)
-    from gpuready.operands.node_agent import daemon as node_agent
+            return device_plugin.main(os.environ)
+        from gpuready.operands.node_agent import daemon as node_agent
 
-    return node_agent.main(os.environ)
+        return node_agent.main(os.environ)
+    except GPUReadyError as exc:
+        log.get_logger(role).error("cannot start", what=exc.what, why=exc.why, next_step=exc.next_step)
+        return 2
 
 
 if __name__ == "__main__":

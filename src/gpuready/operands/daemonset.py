@@ -138,13 +138,19 @@ def with_resources(container: KubeObject, asked: ResourceRequirements) -> KubeOb
     return {**container, "resources": resources} if resources else container
 
 
-def http_probe(path: str, port: int, *, period_s: int, failures: int = 3) -> KubeObject:
-    return {
+def http_probe(path: str, port: int, *, period_s: int, failures: int = 3, delay_s: int = 0) -> KubeObject:
+    probe: KubeObject = {
         "httpGet": {"path": path, "port": port},
         "periodSeconds": period_s,
         "timeoutSeconds": 3,
         "failureThreshold": failures,
     }
+    return {**probe, "initialDelaySeconds": delay_s} if delay_s else probe
+
+
+def start_probe(path: str, port: int) -> KubeObject:
+    """Looks every second until the first answer; the delay spares every healthy start a Warning event."""
+    return http_probe(path, port, period_s=1, failures=120, delay_s=1)
 
 
 def _metadata(shape: DaemonSetShape, policy: ClusterPolicy, view: ClusterView) -> KubeObject:

@@ -13,6 +13,7 @@ from gpuready.operands.daemonset import (
     env_list,
     http_probe,
     service_account,
+    start_probe,
     with_resources,
     with_user_env,
 )
@@ -84,6 +85,7 @@ def _container(policy: ClusterPolicy, view: ClusterView) -> KubeObject:
         "env": with_user_env(env_list(settings_of(policy).to_env(), fields), plugin.env),
         # NVML opens the device nodes of every GPU, which only a privileged container sees.
         "securityContext": {"privileged": True},
+        "startupProbe": start_probe("/healthz", names.DEVICE_PLUGIN_HEALTH_PORT),
         "livenessProbe": http_probe("/healthz", names.DEVICE_PLUGIN_HEALTH_PORT, period_s=15),
         "volumeMounts": [mount.mount() for mount in _MOUNTS],
     }

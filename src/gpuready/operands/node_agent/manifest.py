@@ -18,6 +18,7 @@ from gpuready.operands.daemonset import (
     env_list,
     http_probe,
     service_account,
+    start_probe,
 )
 from gpuready.operands.node_agent.settings import NODE_NAME_ENV, POD_IP_ENV, Settings
 
@@ -70,7 +71,7 @@ def _container(policy: ClusterPolicy, view: ClusterView) -> KubeObject:
         # Its short-lived NVML child opens the GPU's device nodes, which only a privileged container sees.
         "securityContext": {"privileged": True},
         # Ready is looked for every second at first, then seldom: each probe wakes a sleeping agent.
-        "startupProbe": http_probe("/readyz", names.NODE_AGENT_HEALTH_PORT, period_s=1, failures=120),
+        "startupProbe": start_probe("/readyz", names.NODE_AGENT_HEALTH_PORT),
         "readinessProbe": http_probe("/readyz", names.NODE_AGENT_HEALTH_PORT, period_s=5),
         "livenessProbe": http_probe("/healthz", names.NODE_AGENT_HEALTH_PORT, period_s=15),
         "volumeMounts": [mount.mount() for mount in _MOUNTS],

@@ -66,7 +66,7 @@ class Inotify:
 
     def __init__(self) -> None:
         self._descriptor = _checked(_libc().inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC), "inotify_init1")
-        self._directories: dict[int, Path] = {}
+        self._directories: dict[int, set[Path]] = {}  # one directory may be known by several paths
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
         asyncio.get_running_loop().add_reader(self._descriptor, self._read)
 
@@ -76,16 +76,18 @@ class Inotify:
         number = _libc().inotify_add_watch(self._descriptor, os.fsencode(directory), flags)
         if number < 0:
             return False
-        self._directories[number] = directory
+        self._directories.setdefault(number, set()).add(directory)
         return True
 
     def unwatch(self, directory: Path) -> None:
-        for number in [n for n, path in self._directories.items() if path == directory]:
-            del self._directories[number]
-            _libc().inotify_rm_watch(self._descriptor, number)
+        for number, paths in list(self._directories.items()):
+            paths.discard(directory)
+            if not paths:
+                del self._directories[number]
+                _libc().inotify_rm_watch(self._descriptor, number)
 
     def watched(self) -> set[Path]:
-        return set(self._directories.values())
+        return {path for paths in self._directories.values() for path in paths}
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self
@@ -118,9 +120,9 @@ class Inotify:
         except OSError:
             return
         for number, mask, name in _parse(data):
-            directory = self._directories.get(number)
-            if directory is not None or mask & IN_Q_OVERFLOW:
-                self._events.put_nowait(Event(directory or Path("/"), name, mask))
+            nameless = {Path("/")} if mask & IN_Q_OVERFLOW else set()
+            for directory in self._directories.get(number, nameless):
+                self._events.put_nowait(Event(directory, name, mask))
             if mask & IN_IGNORED:
                 self._directories.pop(number, None)
 
@@ -137,9 +139,12 @@ class Changes:
         self._paths: set[Path] = set()
         self.set_paths(paths)
 
-    def set_paths(self, paths: Iterable[Path]) -> None:
+    def set_paths(self, paths: Iterable[Path]) -> bool:
+        """True when another place is watched now: what happened there until now was not seen, read again."""
         self._paths = set(paths)
+        before = self._inotify.watched()
         self._arm()
+        return not self._inotify.watched() <= before
 
     async def wait(self, timeout_s: float | None = None) -> bool:
         """True when something may have changed, False when only the time is over."""
@@ -164,15 +169,25 @@ class Changes:
         return any(path == mine or path in mine.parents or mine == path.parent for mine in self._paths)
 
     def _arm(self) -> None:
+        """Until it holds: a directory made while its parent was not watched yet would go unnoticed."""
+        wanted = self._directories()
+        while True:
+            for directory in self._inotify.watched() - wanted:
+                self._inotify.unwatch(directory)
+            for directory in wanted:
+                self._inotify.watch(directory)
+            before, wanted = wanted, self._directories()
+            if wanted == before:
+                return
+
+    def _directories(self) -> set[Path]:
+        """The nearest there are to the paths now."""
         wanted: set[Path] = set()
         for path in self._paths:
             wanted.add(_nearest_directory(path.parent))
             if path.is_dir():
                 wanted.add(path)
-        for directory in self._inotify.watched() - wanted:
-            self._inotify.unwatch(directory)
-        for directory in wanted:
-            self._inotify.watch(directory)
+        return wanted
 
 
 def _nearest_directory(path: Path) -> Path:

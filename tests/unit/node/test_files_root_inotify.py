@@ -100,6 +100,31 @@ async def test_other_files_do_not_wake(tmp_path: Path) -> None:
     changes.close()
 
 
+async def test_a_folder_is_watched_by_each_of_its_names(tmp_path: Path) -> None:
+    """As /run/nvidia and /host/run/nvidia, which are one directory."""
+    (tmp_path / "one").mkdir()
+    (tmp_path / "other").symlink_to("one")
+    changes = Changes([tmp_path / "one" / "a", tmp_path / "other" / "b"])
+
+    for name in ("a", "b"):
+        (tmp_path / "one" / name).write_text("x")
+        assert await changes.wait(DEADLINE_S)
+    changes.set_paths([tmp_path / "one" / "c"])
+    (tmp_path / "one" / "c").write_text("x")
+    assert await changes.wait(DEADLINE_S)
+    changes.close()
+
+
+async def test_it_tells_when_another_folder_is_watched(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    changes = Changes([tmp_path / "file"])
+
+    assert not changes.set_paths([tmp_path / "file", tmp_path / "another"])
+    assert changes.set_paths([tmp_path / "folder" / "file"])
+    assert not changes.set_paths([tmp_path / "folder" / "file"])
+    changes.close()
+
+
 async def test_a_folder_that_is_replaced_is_watched_again(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()

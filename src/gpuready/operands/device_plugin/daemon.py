@@ -124,9 +124,12 @@ class Daemon:
             while not self._stopping:
                 self._woken.clear()
                 self._turn()
-                changes.set_paths(self._paths())
+                watches_more = changes.set_paths(self._paths())
                 if self._plan.restart:
                     break
+                if watches_more:
+                    self._spec_is_due = True
+                    continue
                 await self._woken.wait()
             if self._failure is not None:
                 raise self._failure

@@ -15,6 +15,9 @@ from typing import Any
 import pytest
 from tests.sim.plugin_node import VERSION, WITH_AGENT, PluginNode
 
+from gpuready.node.root import Root
+from gpuready.operands.device_plugin.daemon import Daemon
+from gpuready.operands.device_plugin.settings import Settings
 from gpuready_sim.hardware import driver_tree, machine
 from gpuready_sim.kubelet.allocation import Refused
 
@@ -286,6 +289,25 @@ async def test_nothing_registers_before_gate_and_wish_of_this_boot(node: PluginN
     assert await node.until_allocatable(4) < 2
 
 
+async def test_a_wish_that_comes_between_the_first_look_and_the_first_watch_is_not_missed(
+    node: PluginNode,
+) -> None:
+    class SlowToWatch(Daemon):
+        def _turn(self) -> None:
+            super()._turn()
+            if not (node.root / "run/gpuready/desired/device-plugin.json").exists():
+                node.write_desired(WHOLE)
+
+    env = node.env(**WITH_AGENT)
+    daemon = SlowToWatch(Settings.from_env(env), Root.from_env(env))
+
+    running = asyncio.create_task(daemon.run())
+    await node.until_reason("WaitingForDriver")
+
+    daemon.stop()
+    await running
+
+
 async def test_c17_one_share_each_is_refused_with_a_text_for_the_user(node: PluginNode) -> None:
     node.install()
     config = json.loads(json.dumps(SHARED))
@@ -361,6 +383,18 @@ async def test_a_hanging_nvml_is_named_and_hinders_nobody(node: PluginNode) -> N
         await node.until_no_problem()
         state.raise_xid(0, 109)
     await node.until_allocatable(3)
+
+
+async def test_waiting_for_events_is_no_silence_however_short_the_patience(node: PluginNode) -> None:
+    node.install()
+
+    await node.start(GPUREADY_NVML_SILENT_S="0.1", GPUREADY_INVENTORY_S="1")
+    await node.until_no_problem()
+    written_at = node.record()["time"]
+    with pytest.raises(AssertionError):  # it looks each second, and waits a second for events
+        await node.until(lambda: node.record()["time"] != written_at, deadline_s=2.5)
+
+    assert node.record()["problem"] is None
 
 
 async def test_a_stop_while_nvml_hangs_ends_in_time(node: PluginNode) -> None:

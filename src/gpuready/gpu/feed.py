@@ -104,7 +104,7 @@ class Feed:
         self._look_now = False
         self._poked = False
         self._suspects: frozenset[str] = frozenset()
-        self._called_at: float | None = None
+        self._owes_since: float | None = None
         self._library = ""
         self._inventory: Inventory | None = None
         self._thread = threading.Thread(target=self._run, name="nvml", daemon=True)
@@ -140,9 +140,9 @@ class Feed:
         return not self._thread.is_alive()
 
     def silent_for(self) -> float:
-        """Seconds since NVML was asked something that it has not answered."""
-        called_at = self._called_at
-        return 0.0 if called_at is None else time.monotonic() - called_at
+        """Seconds for which NVML owes an answer; a wait for events owes none before its time is over."""
+        since = self._owes_since
+        return 0.0 if since is None else max(0.0, time.monotonic() - since)
 
     @property
     def loaded_library(self) -> str:
@@ -181,7 +181,7 @@ class Feed:
             self._rest(None)
             return
         self._library = str(library.path)
-        self._called_at = time.monotonic()
+        self._owes_since = time.monotonic()
         try:
             nvml = Nvml(library.path)
             self.holds_nvml = True
@@ -191,7 +191,7 @@ class Feed:
                 nvml.close()
         finally:
             self.holds_nvml = False
-            self._called_at = None
+            self._owes_since = None
 
     def _follow(self, nvml: Nvml) -> None:
         watched: frozenset[str] | None = None
@@ -205,7 +205,7 @@ class Feed:
                 self._rest(0.2)
 
     def _take_inventory(self, nvml: Nvml) -> dict[str, Handle]:
-        self._called_at = time.monotonic()
+        self._owes_since = time.monotonic()
         self._inventory = take_inventory(nvml, self._kernel, self._inventory)
         self._tell(InventoryTaken(self._inventory, self._library))
         return {
@@ -218,9 +218,10 @@ class Feed:
         inventory_due, probe_due = now + self._pace.inventory_s, now + self._pace.probe_s
         suspects = self._suspects
         while self._is_wanted() and not self._takes_look() and now < inventory_due:
-            self._called_at = now
+            wait_ms = self._wait_ms()
+            self._owes_since = now + wait_ms / 1000
             try:
-                event = nvml.next_xid(self._wait_ms())
+                event = nvml.next_xid(wait_ms)
             except NvmlError as exc:
                 if exc.code != GPU_IS_LOST:
                     raise
@@ -236,7 +237,7 @@ class Feed:
 
     def _probe(self, nvml: Nvml, uuids: Iterable[str]) -> None:
         for uuid in sorted(uuids):
-            self._called_at = time.monotonic()
+            self._owes_since = time.monotonic()
             self._tell(Probed(uuid, probe(nvml, uuid)))
 
     def _wait_ms(self) -> int:
@@ -252,7 +253,7 @@ class Feed:
 
     def _rest(self, timeout_s: float | None) -> None:
         """Until the time is over or the daemon wants something."""
-        self._called_at = None
+        self._owes_since = None
         with self._wake:
             self._wake.wait_for(lambda: self._poked, timeout_s)
             self._poked = self._look_now = False

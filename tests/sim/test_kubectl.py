@@ -303,6 +303,39 @@ def test_labels_annotations_taints_and_cordons(kubectl: Kubectl) -> None:
     assert 'metadata.labels: Invalid value: "b!c"' in kubectl.refused("patch", "node", "gpu-1", "-p", bad)
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(["exec", "streamless", "--", "ls"], id="exec"),
+        pytest.param(["attach", "streamless"], id="attach"),
+        pytest.param(["port-forward", "streamless", "8080:80"], id="port-forward"),
+    ],
+)
+def test_what_is_not_simulated_says_so_and_names_the_other_way(kubectl: Kubectl, command: list[str]) -> None:
+    kubectl("apply", "-f", "-", stdin=POD.replace("p1", "streamless"))
+    running = {"phase": "Running", "containerStatuses": []}
+    patch = ["patch", "pod", "streamless", "--subresource=status", "--type=merge"]
+    kubectl(*patch, "-p", json.dumps({"status": running}))
+
+    said = kubectl.refused(*command)
+    kubectl("delete", "pod", "streamless", "--grace-period=0", "--force")
+
+    assert "exec, attach and port-forward into pods are not simulated" in said
+    assert "gpuready-sim exec NODE -- COMMAND" in said
+
+
+def test_the_products_definitions_are_applied_without_a_warning(kubectl: Kubectl) -> None:
+    crds = [sys.executable, "-m", "gpuready.cli", "crds"]
+    definitions = subprocess.run(crds, capture_output=True, text=True, check=True).stdout
+    apply = ["apply", "--server-side", "-f", "-"]
+
+    kubectl(*apply, "--field-manager=somebody", stdin=definitions)
+    again = kubectl.run(*apply, stdin=definitions)
+
+    assert again.stdout.count("serverside-applied") == 2
+    assert "Warning" not in again.stderr
+
+
 def test_wait_and_watch_see_what_happens(kubectl: Kubectl) -> None:
     watching = subprocess.Popen(
         [KUBECTL, "get", "widgets", "-w", "--no-headers"],

@@ -20,6 +20,7 @@ from gpuready_sim.apiserver.failures import (
     internal_error,
     method_not_allowed,
     no_such_path,
+    not_simulated,
     unauthorized,
 )
 from gpuready_sim.apiserver.forwarding import Forwarding
@@ -41,6 +42,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 log = logging.getLogger("gpuready_sim.apiserver")
 
 _HEALTH_PATHS = ("/healthz", "/readyz", "/livez")
+_NOT_SIMULATED = ("attach", "exec", "portforward")  # of pods: they need a stream both ways
 
 ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
 
@@ -189,6 +191,8 @@ class ApiServer:
         if resource.is_question:
             return self._actions.ask(request, resource)
         subresource = target.subresource
+        if target.plural == "pods" and subresource in _NOT_SIMULATED:
+            raise not_simulated()
         if subresource not in ("", *resource.subresources):
             raise no_such_path()
         if subresource == "proxy":

@@ -89,6 +89,14 @@ def method_not_allowed() -> Failure:
     return Failure(405, "MethodNotAllowed", message, details={})
 
 
+def not_simulated() -> Failure:
+    message = (
+        "exec, attach and port-forward into pods are not simulated; "
+        "run a program on the pod's node with `gpuready-sim exec NODE -- COMMAND`"
+    )
+    return Failure(405, "MethodNotAllowed", message, details={})
+
+
 def already_exists(plural: str, group: str, name: str) -> Failure:
     return Failure(
         409,

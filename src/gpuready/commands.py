@@ -50,7 +50,7 @@ def gpuready(debug: bool) -> None:
     \b
     Look:    gpuready status          nodes x links of the chain
              gpuready doctor          the first broken link of each node, with the next step
-    Write:   gpuready crds            the CustomResourceDefinitions, for kubectl apply -f -
+    Write:   gpuready crds            the CustomResourceDefinitions, for kubectl apply --server-side -f -
              gpuready render -f P     the objects that a policy leads to
     Run:     gpuready operator | node-agent | device-plugin   (in pods)
     """
@@ -128,7 +128,7 @@ def doctor(
 
 @gpuready.command()
 def crds() -> int:
-    """Print the CustomResourceDefinitions: gpuready crds | kubectl apply -f -"""
+    """Print the CustomResourceDefinitions: gpuready crds | kubectl apply --server-side -f -"""
     from gpuready.api import crd
 
     click.echo(crd.all_crds_yaml(), nl=False)

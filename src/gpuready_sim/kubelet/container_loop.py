@@ -13,8 +13,9 @@ from gpuready_sim.kubelet.clock import timestamp
 from gpuready_sim.kubelet.identity import Timing
 from gpuready_sim.kubelet.pod_status import Record, should_restart, waiting
 from gpuready_sim.kubelet.probes import Outcome, Prober, Rules, watch
+from gpuready_sim.runtime import images
 from gpuready_sim.runtime.container import KILLED, Container
-from gpuready_sim.runtime.errors import ContainerFailure, StartError
+from gpuready_sim.runtime.errors import ContainerFailure, PullError, StartError
 from gpuready_sim.runtime.logs import tail_text
 
 log = logging.getLogger(__name__)
@@ -129,6 +130,8 @@ class ContainerLoop:
             except StartError as exc:
                 self._could_not_start(exc)
                 return None
+            except PullError as exc:
+                await self._wait_for_the_image(exc, backoff.after_run(0))
             except ContainerFailure as exc:
                 self.record.state = waiting(exc.reason, str(exc))
                 self._say("Warning", "Failed", f"Error: {exc}")
@@ -140,6 +143,7 @@ class ContainerLoop:
         if not isinstance(self.record.state.get("waiting"), dict):
             self.record.state = waiting("ContainerCreating")
         image = self.record.image
+        images.pull(image)
         self._say("Normal", "Pulled", f'Container image "{image}" already present on machine')
         made = await self._make(self.record.restarts)
         old, self.previous, self.container = self.container, self.container, made
@@ -151,6 +155,27 @@ class ContainerLoop:
         if self._stopped.is_set():
             made.kill()  # told to stop while it was being made
         return made
+
+    async def _wait_for_the_image(self, exc: PullError, wait_s: float) -> None:
+        """The two states between which such a container goes back and forth, in the kubelet's words.
+
+        Source: kubernetes, pkg/kubelet/images/image_manager.go (EnsureImageExists).
+        """
+        image = self.record.image
+        self._say("Normal", "Pulling", f'Pulling image "{image}"')
+        self._say("Warning", "Failed", f'Failed to pull image "{image}": {exc}')
+        self._not_pulled(exc.reason, str(exc))
+        await self._pause(wait_s / 2)
+        if self._stopped.is_set():
+            return
+        self._say("Normal", "BackOff", f'Back-off pulling image "{image}"')
+        self._not_pulled("ImagePullBackOff", f'Back-off pulling image "{image}": {exc.reason}: {exc}')
+        await self._pause(wait_s / 2)
+
+    def _not_pulled(self, reason: str, message: str) -> None:
+        self._say("Warning", "Failed", f"Error: {reason}")
+        self.record.state = waiting(reason, message)
+        self._touched()
 
     def _could_not_start(self, exc: StartError) -> None:
         now = timestamp()

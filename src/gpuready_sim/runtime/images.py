@@ -1,4 +1,4 @@
-"""Which programs a container may run: an allow-list by image name and command.
+"""Which images there are, and which programs a container may run: an allow-list by image name and command.
 
 Pure: image and command in, the local command line out. Nothing that a pod says reaches a shell.
 """
@@ -10,11 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from gpuready_sim.runtime.errors import CreateError
+from gpuready_sim.runtime.errors import CreateError, PullError
 
 OWN_IMAGE = "gpuready"
 DRIVER_IMAGE = "driver"
 NVIDIA_SMI = "/usr/bin/nvidia-smi"
+
+# Branches of which drivers were released; a tag of any other one is in no registry.
+OLD_BRANCHES = frozenset({390, 418, 450, 460, 470})
+BRANCHES = range(510, 600)
 
 AVAILABLE = """the simulator runs only:
   image gpuready     our own program: gpuready ROLE ...
@@ -28,6 +32,23 @@ class Program:
 
     argv: tuple[str, ...]
     needs: str = ""
+
+
+def pull(image: str) -> None:
+    """Every image can be pulled except drivers that were never released; raises PullError as containerd does.
+
+    A driver's tag starts with its version: `570.86.10-ubuntu22.04`. Only the branch is looked at.
+    """
+    if image_name(image) != DRIVER_IMAGE or "@" in image:
+        return
+    branch = image_tag(image).split("-")[0].split(".")[0]
+    if branch.isdecimal() and (int(branch) in OLD_BRANCHES or int(branch) in BRANCHES):
+        return
+    full = image if image_tag(image) else f"{image}:latest"
+    raise PullError(
+        f'rpc error: code = NotFound desc = failed to pull and unpack image "{full}": '
+        f'failed to resolve reference "{full}": {full}: not found'
+    )
 
 
 def program_of(image: str, command: Sequence[str], args: Sequence[str]) -> Program:

@@ -124,6 +124,21 @@ async def test_an_unknown_image_is_refused_with_the_list(node: Node) -> None:
     await node.until_event(made, "Failed", "the simulator runs only")
 
 
+async def test_a_driver_that_was_never_released_cannot_be_pulled(node: Node) -> None:
+    image = "nvcr.io/nvidia/driver:999.1.2-ubuntu22.04"
+    made = await node.run(pod(containers=[container(image=image, args=["init"])]))
+    first = await node.until_pod(made, lambda p: reason_of(p) == "ErrImagePull")
+    then = await node.until_pod(made, lambda p: reason_of(p) == "ImagePullBackOff")
+
+    not_found = f'failed to resolve reference "{image}": {image}: not found'
+    assert state_of(first)["waiting"]["message"].endswith(not_found)
+    assert state_of(then)["waiting"]["message"].startswith(
+        f'Back-off pulling image "{image}": ErrImagePull: '
+    )
+    await node.until_event(made, "Failed", f'Failed to pull image "{image}": rpc error: code = NotFound')
+    await node.until_event(made, "BackOff", f'Back-off pulling image "{image}"')
+
+
 async def test_nvidia_smi_without_a_gpu_is_a_run_error(node: Node) -> None:
     made = await node.run(
         pod(containers=[container(image="cuda", command=["nvidia-smi"])], restartPolicy="Never")

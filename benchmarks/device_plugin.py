@@ -44,7 +44,8 @@ async def measure(run: Run) -> list[Figure]:
 
 
 async def starts(node: PluginNode, run: Run) -> Figure:
-    await _start_once(node)  # the first one fills the byte-code cache
+    if not run.quick:
+        await _start_once(node)  # the first one fills the byte-code cache
     taken = [await _start_once(node) for _ in range(run.pick(1, 11))]
     return Figure("plugin start -> Registered", taken, "ms", owed=300)
 
@@ -125,7 +126,7 @@ async def at_rest(node: PluginNode, run: Run) -> Figure:
     await node.start(**STRATEGY, **AT_REST, **WITH_AGENT)
     await node.until_allocatable(GPUS)
     assert node.process is not None
-    await asyncio.sleep(run.pick(0.1, 2))
+    await asyncio.sleep(run.pick(0, 2))
     shares, window_s = [], run.pick(0.5, 10)
     for _ in range(run.pick(1, 3)):
         before = processes.cpu_s(node.process.pid)

@@ -8,16 +8,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from tests.sim.operator_cluster import edit, quiet, ready
+from tests.sim.operator_cluster import edit, ready
 from tests.sim.operator_cluster import processes as processes_on
 
 from benchmarks import processes
 from benchmarks.figures import Figure
 from benchmarks.harness import Run
+from benchmarks.requests import AGENT, DETAILS_S, OPERATOR, asked, by_kind, until_quiet
 from gpuready_sim.cluster.handle import Cluster
 from gpuready_sim.scenarios.examples import example
 
-OURS = ("gpuready-operator", "gpuready-node-agent", "gpuready-cli")
+OURS = (OPERATOR, AGENT)
 WITH_8_GPUS = ("a100", "h100")
 # Several windows, so that one hiccup of the machine does not decide.
 WINDOWS = 3
@@ -40,7 +41,7 @@ async def measure(run: Run) -> list[Figure]:
     async with Cluster.started(example("cluster-demo.yaml")) as cluster:
         await cluster.apply(example("sharing.yaml"), example("clusterpolicy.yaml"))
         await ready(cluster)
-        await quiet(cluster)
+        await until_quiet(cluster)
         pids = _pids(cluster)
         await asyncio.sleep(run.pick(0, 5))
         memory = _memory(pids)
@@ -94,7 +95,7 @@ def _writes(cluster: Cluster, start: datetime, window_s: float) -> list[Figure]:
     name = f"writes of a converged cluster in {_span(window_s)}"
     return [
         Figure(f"{name}, {client.removeprefix('gpuready-')}", [by_client[client]], "", owed=0, note=note)
-        for client in OURS[:2]
+        for client in OURS
     ]
 
 
@@ -104,16 +105,9 @@ def _span(seconds: float) -> str:
 
 async def _env_edit(cluster: Cluster) -> Figure:
     """Everything the operator asks of the API server because of one line in the policy."""
-    start = await quiet(cluster)
+    start = await until_quiet(cluster)
     await edit(cluster, {"devicePlugin": {"env": [{"name": "TEAM", "value": "ml"}]}})
     await ready(cluster)
-    await quiet(cluster)
-    asked = [line.fields for line in cluster.requests(since=start) if _is_operators(line.fields)]
-    kinds = Counter(f"{each['verb']} {each['resource']}" for each in asked)
-    note = ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items()))
-    return Figure("operator's requests for one env edit", [len(asked)], "", owed=4, note=note)
-
-
-def _is_operators(fields: Mapping[str, object]) -> bool:
-    """Watches are re-opened now and then whatever happens; they are no price of the edit."""
-    return fields["client"] == "gpuready-operator" and fields["verb"] != "watch"
+    await until_quiet(cluster, DETAILS_S)
+    lines = asked(cluster, start)
+    return Figure("operator's requests for one env edit", [len(lines)], "", owed=4, note=by_kind(lines))

@@ -11,17 +11,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
-from tests.sim.operator_cluster import DEPLOY, GPU_NODES, Operator, edit, labels, policy, quiet, ready
+from tests.sim.operator_cluster import DEPLOY, GPU_NODES, Operator, edit, labels, policy, ready
 
 from benchmarks import processes
 from benchmarks.fake_nodes import PATCH_AS_THE_ORIGINAL, StandIns, create_nodes, node_name
 from benchmarks.figures import Figure
 from benchmarks.harness import Run
+from benchmarks.requests import DETAILS_S, asked, by_kind, until_quiet
 from gpuready_sim.client import NODES
 from gpuready_sim.cluster.control_plane import OPERATOR_NAMESPACE, ApiServer, create_namespace, install_crds
 from gpuready_sim.cluster.handle import Cluster
@@ -29,7 +29,6 @@ from gpuready_sim.cluster.places import Place
 from gpuready_sim.cluster.processes import ensure_native
 from gpuready_sim.request_log import RequestLine
 
-OPERATOR = "gpuready-operator"
 SAMPLE = 200  # nodes patched one after another
 REPAIRS = 5
 PATIENT = {"GPUREADY_SILENCE_S": "100000"}  # the agents' pods are objects too; nobody restarts them
@@ -109,10 +108,10 @@ async def _from_policy_to_ready(
     ready_s = time.perf_counter() - begin
     operator_cpu, server_cpu = processes.cpu_s(pid) - operator_cpu, processes.cpu_s(api_pid) - server_cpu
     await _check(cluster, count)
-    await quiet(cluster)
-    asked = _asked(cluster, start)
-    labelled_s = _last(asked, "patch", "nodes", count, start)
-    made_s = _last(asked, "create", "gpunodes", count, start)
+    await until_quiet(cluster)
+    lines = asked(cluster, start)
+    labelled_s = _last(lines, "patch", "nodes", count, start)
+    made_s = _last(lines, "create", "gpunodes", count, start)
     known = ORIGINAL.get(count)
     of_the_original = [f"original: {each:g} s, real API server" for each in known or ()] or [""] * 2
     one_by_one_s = one_s * count
@@ -135,7 +134,7 @@ async def _from_policy_to_ready(
         ),
         Figure(f"{count} nodes: operator's CPU to ready", [operator_cpu], "s"),
         Figure(f"{count} nodes: API server's CPU to ready", [server_cpu], "s"),
-        Figure(f"{count} nodes: operator's requests to ready", [len(asked)], "", note=_by_kind(asked)),
+        Figure(f"{count} nodes: operator's requests to ready", [len(lines)], "", note=by_kind(lines)),
     ]
 
 
@@ -169,32 +168,26 @@ async def _repairs(cluster: Cluster, count: int) -> Figure:
 
 
 async def _new_node(cluster: Cluster, count: int) -> Figure:
-    start = await quiet(cluster)
+    start = await until_quiet(cluster)
     await create_nodes(cluster.client, 1, first=count)
     await ready(cluster)
     await cluster.wait(NODES, node_name(count), until=lambda node: f"{DEPLOY}device-plugin" in labels(node))
-    await _quiet_status(cluster)
+    await until_quiet(cluster, DETAILS_S)
     return _requests(cluster, start, f"{count} nodes: requests for one new node", "147")
 
 
 async def _env_edit(cluster: Cluster, count: int) -> Figure:
-    start = await quiet(cluster)
+    start = await until_quiet(cluster)
     await edit(cluster, {"devicePlugin": {"env": [{"name": "TEAM", "value": "ml"}]}})
     await ready(cluster)
-    await _quiet_status(cluster)
+    await until_quiet(cluster, DETAILS_S)
     return _requests(cluster, start, f"{count} nodes: requests for one env edit", "289")
 
 
-async def _quiet_status(cluster: Cluster) -> None:
-    """Counts in the policy's status may come up to five seconds after the news."""
-    await asyncio.sleep(5)
-    await quiet(cluster)
-
-
 def _requests(cluster: Cluster, start: datetime, name: str, original: str) -> Figure:
-    asked = _asked(cluster, start)
-    note = f"original: {original}; {_by_kind(asked)}"
-    return Figure(name, [len(asked)], "", owed=REQUESTS_OWED, note=note)
+    lines = asked(cluster, start)
+    note = f"original: {original}; {by_kind(lines)}"
+    return Figure(name, [len(lines)], "", owed=REQUESTS_OWED, note=note)
 
 
 # --- memory ---------------------------------------------------------------------------------------------
@@ -202,7 +195,7 @@ def _requests(cluster: Cluster, start: datetime, name: str, original: str) -> Fi
 
 async def _memory(cluster: Cluster, count: int, pid: int) -> list[Figure]:
     """After all of the above, with one node agent's pod, one Node and one GPUNode each."""
-    await quiet(cluster)
+    await until_quiet(cluster)
     found = processes.memory(pid)
     return [
         Figure(
@@ -218,27 +211,13 @@ async def _memory(cluster: Cluster, count: int, pid: int) -> list[Figure]:
 # --- the request log ------------------------------------------------------------------------------------
 
 
-def _asked(cluster: Cluster, since: datetime) -> list[RequestLine]:
-    """What the operator asked; watches are re-opened whatever happens and are not counted."""
-    lines = cluster.requests(since=since)
-    return [each for each in lines if each.fields["client"] == OPERATOR and each.fields["verb"] != "watch"]
-
-
-def _last(asked: list[RequestLine], verb: str, resource: str, count: int, start: datetime) -> float:
+def _last(lines: list[RequestLine], verb: str, resource: str, count: int, start: datetime) -> float:
     """Seconds after `start` at which the last of `count` such requests had succeeded."""
     fitting = [
         line
-        for line in asked
+        for line in lines
         if (line.fields["verb"], line.fields["resource"]) == (verb, resource) and line.fields["code"] < 300
     ]
     if len({line.name for line in fitting}) < count:
         raise RuntimeError(f"{len(fitting)} times {verb} {resource} for {count} nodes")
     return max((line.time - start).total_seconds() for line in fitting)
-
-
-def _by_kind(asked: list[RequestLine]) -> str:
-    """The three busiest kinds of request."""
-    kinds = Counter(f"{line.fields['verb']} {line.what}" for line in asked)
-    shown = [f"{kind} {count}" for kind, count in kinds.most_common(3)]
-    left = sum(kinds.values()) - sum(count for _, count in kinds.most_common(3))
-    return ", ".join(shown + ([f"others {left}"] if left else []))

@@ -91,6 +91,7 @@ async def test_it_serves_metrics_and_health_on_the_ports_it_was_given(cluster, o
     assert float(rows["gpu_operator_reconciliation_failed_total"]) == 0
     assert abs(float(rows["gpu_operator_reconciliation_last_success_ts_seconds"]) - time.time()) < 60
     assert float(rows['gpuready_reconciles_total{loop="labelling",result="ok"}']) > 0
+    assert float(rows["gpuready_watches_broken"]) == 0
     assert await http(f"http://127.0.0.1:{operator.health_port}/healthz") == (200, "ok\n")
     assert await http(f"http://127.0.0.1:{operator.health_port}/readyz") == (200, "ok\n")
     assert (await http(f"http://127.0.0.1:{operator.metrics_port}/healthz"))[0] == 404

@@ -40,6 +40,8 @@ class Collector:
         yield _counter("gpu_operator_reconciliation", "passes of the policy loop", self._policy.reconciled)
         yield _counter("gpu_operator_reconciliation_failed", "failed passes", self._policy.failed)
         yield self._per_loop()
+        away = sum(not cache.connected for cache in self._caches.all)
+        yield _gauge("gpuready_watches_broken", "watches that the API server does not serve right now", away)
 
     def _per_loop(self) -> Metric:
         family = CounterMetricFamily(

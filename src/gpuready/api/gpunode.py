@@ -14,6 +14,8 @@ from gpuready.api.doc import block, doc
 
 
 class ConfigError(Base, frozen=True, kw_only=True):
+    """What stands in the way of a wish."""
+
     reason: Annotated[str, doc("One CamelCase word for machines.")] = ""
     message: Annotated[str, doc("What is wrong.")] = ""
     next_step: Annotated[str, doc("What to do about it.")] = ""
@@ -26,6 +28,9 @@ class DriverWish(Base, frozen=True, kw_only=True):
 
 class DevicePluginWish(Base, frozen=True, kw_only=True):
     enabled: Annotated[bool, doc("Whether the device plugin should offer GPUs.")] = False
+    refused: Annotated[
+        ConfigError | None, doc("Why the operator does not run the device plugin that the policy asks for.")
+    ] = None
     config: Annotated[FreeObject | None, doc("The resolved plugin configuration, version v1.")] = None
     config_name: Annotated[str, doc("The key of the ConfigMap that `config` came from.")] = ""
     config_digest: Annotated[str, doc("Changes when `config` changes.")] = ""

@@ -11,7 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from gpuready.chain.verdict import Link, State, Verdict
+from gpuready.chain.wording import counted
 
+# Reasons of a plugin that somebody does not want here: not checked, and the node offers no GPU.
+DISABLED, OPTED_OUT = "Disabled", "OptedOut"
 _PAUSED = "paused"
 _WAITS = "WaitingFor"  # reasons of the plugin's own that may end by themselves
 _NOT_REGISTERED = "NotRegistered"
@@ -103,9 +106,13 @@ def _health_of(row: Mapping[str, Any]) -> DeviceHealth:
 
 @dataclass(frozen=True)
 class Desired:
-    """What the control plane asks of the plugin; `has_config` False = there is nothing valid to run with."""
+    """What the control plane asks of the plugin; `has_config` False = there is nothing valid to run with.
+
+    refused   why the operator does not run the plugin as the policy asks; one that runs already is left
+    """
 
     enabled: bool = True
+    refused: Problem | None = None
     has_config: bool = True
     error: Problem | None = None
     config_name: str = ""
@@ -118,6 +125,7 @@ class PluginFacts:
     desired         None while there is no GPUNode
     record          None when this boot's plugin has not written one
     deploy_label    value of nvidia.com/gpu.deploy.device-plugin ("" = absent)
+    opted_out_by    label "key=value" that keeps every operand off the node, "" = none
     capacity, allocatable   of the Node, only names under nvidia.com/; allocatable None = not known
     driver_version  that the driver link found; "" = unknown
     settled         nothing of the above changed for the kubelet's status period: what differs now, stays
@@ -127,6 +135,7 @@ class PluginFacts:
     desired: Desired | None = None
     record: PluginRecord | None = None
     deploy_label: str = "true"
+    opted_out_by: str = ""
     capacity: Mapping[str, int] = field(default_factory=dict)
     allocatable: Mapping[str, int] | None = field(default_factory=dict)
     driver_version: str = ""
@@ -153,15 +162,28 @@ def judge(facts: PluginFacts) -> Verdict:
 def _unwanted(facts: PluginFacts) -> Verdict | None:
     if facts.driver.state is State.NOT_CHECKED:
         return _verdict(State.NOT_CHECKED, facts.driver.reason, facts.driver.message)
-    if facts.desired and not facts.desired.enabled:
-        return _verdict(State.NOT_CHECKED, "Disabled", "the policy does not want a device plugin")
     if facts.deploy_label.startswith(_PAUSED):
         said = f"paused: nvidia.com/gpu.deploy.device-plugin={facts.deploy_label}"
         return _verdict(State.WAITING, "Paused", said)
     if facts.deploy_label not in ("", "true"):
         said = f"opted out: nvidia.com/gpu.deploy.device-plugin={facts.deploy_label}"
-        return _verdict(State.NOT_CHECKED, "OptedOut", said)
-    return None
+        return _not_ours(facts, OPTED_OUT, said)
+    if not facts.desired or facts.desired.enabled:
+        return None
+    if facts.desired.refused:
+        return _as_told(facts.desired.refused, State.BROKEN)
+    if facts.opted_out_by and not facts.deploy_label:
+        return _not_ours(facts, OPTED_OUT, f"opted out: {facts.opted_out_by}")
+    return _not_ours(facts, DISABLED, "the policy does not want a device plugin")
+
+
+def _not_ours(facts: PluginFacts, reason: str, why: str) -> Verdict:
+    """Somebody wants it so: nothing is wrong, but only another program can then offer the GPUs."""
+    others = {name: count for name, count in (facts.allocatable or {}).items() if count}
+    if not others:
+        return _verdict(State.NOT_CHECKED, reason, why)
+    said = ", ".join(f"{name}: {count}" for name, count in sorted(others.items()))
+    return _verdict(State.NOT_CHECKED, "OfferedByOthers", f"{why}; the node offers {said} without it")
 
 
 def _without_config(facts: PluginFacts) -> Verdict | None:
@@ -276,6 +298,8 @@ def _offered(facts: PluginFacts) -> Verdict:
     error = record.config_error or (facts.desired.error if facts.desired else None)
     if error:
         return _on_last_good(record, error)
+    if facts.desired and facts.desired.refused:
+        return _as_before(record, facts.desired.refused)
     return _verdict(State.OK, "Registered", _told(record.resources))
 
 
@@ -286,7 +310,7 @@ def _unhealthy(record: PluginRecord, unhealthy: Sequence[DeviceHealth], state: S
     return _verdict(
         state,
         reason,
-        f"{len(unhealthy)} of {len(record.devices)} GPUs unhealthy: {'; '.join(named)}",
+        f"{len(unhealthy)} of {counted(len(record.devices), 'GPU')} unhealthy: {'; '.join(named)}",
         evidence=tuple(lines[_MOST_NAMED:]),
         next_step="; ".join(list(actions)[:_MOST_NAMED]),
     )
@@ -331,6 +355,15 @@ def _on_last_good(record: PluginRecord, error: Problem) -> Verdict:
         f"{error.message}; {in_force} stays in force ({_told(record.resources)})",
         evidence=error.evidence,
         next_step=error.next_step,
+    )
+
+
+def _as_before(record: PluginRecord, refused: Problem) -> Verdict:
+    return _verdict(
+        State.DEGRADED,
+        refused.reason,
+        f"{refused.message}; the device plugin that runs stays as it is ({_told(record.resources)})",
+        next_step=refused.next_step,
     )
 
 

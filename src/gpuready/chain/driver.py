@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gpuready.chain.verdict import Link, State, Verdict
+from gpuready.chain.wording import counted
 
 # NVML return codes (nvml.h): the ones that tell us something by themselves.
 NVML_DRIVER_NOT_LOADED = 9
@@ -192,14 +193,14 @@ def _answered(facts: DriverFacts) -> Verdict:
     remarks = [*_missing_remarks(missing), *_silent_remarks(silent), *_info_rom_remarks(listed)]
     version = facts.module_version or tree_of(facts).version
     if not remarks:
-        count = _count(len(listed), "GPU")
+        count = counted(len(listed), "GPU")
         return _verdict(State.OK, "DriverReady", f"{version}; module and library agree; {count}")
     reasons, messages, steps = zip(*remarks, strict=True)
-    usable = len(listed) - len(silent)
+    usable, all_gpus = len(listed) - len(silent), len(listed) + len(missing)
     return _verdict(
         State.DEGRADED,
         reasons[0],
-        f"{version} works with {usable} of {len(listed) + len(missing)} GPUs; {'; '.join(messages)}",
+        f"{version} works with {usable} of {counted(all_gpus, 'GPU')}; {'; '.join(messages)}",
         evidence=_evidence(facts),
         next_step="; ".join(dict.fromkeys(steps)),
     )
@@ -247,7 +248,7 @@ def _info_rom_remarks(listed: Sequence[ListedGpu]) -> list[tuple[str, str, str]]
 
 
 def _missing(facts: DriverFacts) -> Verdict:
-    shown = _count(len(facts.pci_addresses), "NVIDIA GPU")
+    shown = counted(len(facts.pci_addresses), "NVIDIA GPU")
     if facts.driver_wanted is None:
         said = f"{shown} and no driver on the host; the operator has not said yet whether it installs one"
         return _verdict(State.WAITING, "DriverUndecided", said)
@@ -343,7 +344,7 @@ def _broken_by_nvml(facts: DriverFacts, reason: str, message: str) -> Verdict:
 def _no_devices(facts: DriverFacts, missing: Sequence[str], silent: Sequence[ListedGpu]) -> Verdict:
     if silent:
         said = (
-            f"none of {_count(len(silent), 'GPU')} answers: {'; '.join(_silent_line(gpu) for gpu in silent)}"
+            f"none of {counted(len(silent), 'GPU')} answers: {'; '.join(_silent_line(gpu) for gpu in silent)}"
         )
     else:
         said = f"the driver lists no GPU although the PCI bus shows {', '.join(missing)}"
@@ -385,10 +386,6 @@ def _both_versions(facts: DriverFacts) -> str:
 
 def _named(gpu: ListedGpu) -> str:
     return f"GPU {gpu.index} ({gpu.uuid or gpu.pci_address})"
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 def _verdict(

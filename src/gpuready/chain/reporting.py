@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpuready.chain.verdict import Link, State, Verdict
+from gpuready.chain.wording import counted
 
 # An agent that is not Ready this long after its start will not be so by itself.
 STARTING_S = 30.0
@@ -140,7 +141,7 @@ def _silent(facts: ReportingFacts, agent: AgentPod) -> Verdict:
     if agent.waiting_message:
         evidence.append(agent.waiting_message)
     if agent.restarts:
-        evidence.append(f"{agent.restarts} restarts")
+        evidence.append(counted(agent.restarts, "restart"))
     if not agent.restarts and agent.running_s < STARTING_S and agent.waiting_reason not in STUCK:
         text = f"the node agent of {facts.node} is starting: {said}"
         return _verdict(State.WAITING, "AgentStarting", text, evidence=tuple(evidence))

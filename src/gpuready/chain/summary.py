@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from gpuready.chain.device_plugin import DISABLED, OPTED_OUT
 from gpuready.chain.verdict import Link, State, Verdict
 
 ORDER = tuple(Link)
@@ -45,6 +46,15 @@ def first_remark(verdicts: Iterable[Verdict]) -> Verdict | None:
     return next((verdict for verdict in in_order(verdicts) if verdict.state is State.DEGRADED), None)
 
 
+def withheld(verdicts: Iterable[Verdict]) -> Verdict | None:
+    """The link that offers no GPU because somebody wants it so: nothing is wrong, and nothing is ready."""
+    return next((v for v in verdicts if v.link is Link.DEVICE_PLUGIN and _is_unwanted(v)), None)
+
+
+def _is_unwanted(verdict: Verdict) -> bool:
+    return verdict.state is State.NOT_CHECKED and verdict.reason in (DISABLED, OPTED_OUT)
+
+
 def columns(verdicts: Iterable[Verdict]) -> dict[str, str]:
     """driver, runtime, plugin, cuda -> ok | degraded | broken | waiting | "-"."""
     by_link = {verdict.link: verdict for verdict in verdicts}
@@ -56,8 +66,8 @@ def column(verdict: Verdict | None) -> str:
 
 
 def reason(verdicts: Sequence[Verdict]) -> str:
-    """The REASON column: why it is broken or waiting, else what is worth saying, else nothing."""
-    telling = first_broken(verdicts) or first_remark(verdicts)
+    """The REASON column: why it is broken, waiting or not wanted, else what is worth saying, else nothing."""
+    telling = first_broken(verdicts) or withheld(verdicts) or first_remark(verdicts)
     return telling.reason if telling else ""
 
 
@@ -68,6 +78,9 @@ def readiness(verdicts: Sequence[Verdict]) -> Readiness:
         return Readiness(_CONDITION_OF[broken.state], broken.reason, _told(broken))
     if not any(verdict.is_whole for verdict in verdicts):
         return Readiness("Unknown", "NotChecked", "no link of the chain was judged yet")
+    unwanted = withheld(verdicts)
+    if unwanted:
+        return Readiness("False", unwanted.reason, f"this node offers no GPU: {unwanted.message}")
     remark = first_remark(verdicts)
     if remark:
         return Readiness("True", remark.reason, _told(remark))

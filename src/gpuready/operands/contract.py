@@ -14,6 +14,7 @@ from gpuready.api.clusterpolicy import ClusterPolicy
 from gpuready.chain.verdict import Link
 
 KubeObject = dict[str, Any]
+UNSUPPORTED_IMAGE = "OriginalImageUnsupported"
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,18 @@ class ClusterView:
 
 
 @dataclass(frozen=True)
+class Refusal:
+    """Why an enabled operand is not run."""
+
+    reason: str
+    message: str
+    next_step: str
+
+    def to_json(self) -> KubeObject:
+        return {"reason": self.reason, "message": self.message, "nextStep": self.next_step}
+
+
+@dataclass(frozen=True)
 class Operand:
     """One component that a policy installs.
 
@@ -68,11 +81,18 @@ class Operand:
     waits_for: tuple[Link, ...] = ()
     runs_named_image: bool = False
 
-    def unsupported_image(self, policy: ClusterPolicy) -> str | None:
-        """The named image that we do not run yet, or None."""
+    def refusal(self, policy: ClusterPolicy) -> Refusal | None:
+        """Why we cannot run it as the policy asks: it names an image that we do not run yet."""
         if self.runs_named_image or policy.spec.gpuready.images == "own":
             return None
-        return self.image(policy)
+        image = self.image(policy)
+        if image is None:
+            return None
+        return Refusal(
+            UNSUPPORTED_IMAGE,
+            f"the policy names the image {image} for {self.name}, which this version does not run",
+            "set spec.gpuready.images: own, or leave repository and image of this operand empty",
+        )
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,12 @@ DRIVER_BROKEN = Verdict(Link.DRIVER, State.BROKEN, "DriverLibraryMismatch", "two
 NO_GPUS = Verdict(Link.DRIVER, State.NOT_CHECKED, "NoGpus", "this node has no NVIDIA GPU")
 BAD_KEY = Problem("ConfigKeyMissing", 'no key "four"; available: one, two', "set the label to one, two")
 
+REFUSED = Problem(
+    "OriginalImageUnsupported",
+    "the policy names the image example.org/plugin:v1 for device-plugin",
+    "set spec.gpuready.images: own",
+)
+
 
 def devices(count: int = 8, **unhealthy: Any) -> tuple[DeviceHealth, ...]:
     """`devices(8, gpu3=109)`: GPU 3 is unhealthy with that XID."""
@@ -63,14 +69,47 @@ NOTHING: dict[str, int] = {}
         pytest.param(facts(), State.OK, "Registered", ["nvidia.com/gpu: 8 of 8"], id="whole"),
         pytest.param(facts(driver=NO_GPUS), State.NOT_CHECKED, "NoGpus", [], id="no GPUs"),
         pytest.param(
-            facts(desired=Desired(enabled=False)),
+            facts(desired=Desired(enabled=False), allocatable={}),
             State.NOT_CHECKED,
             "Disabled",
-            [],
+            ["the policy does not want"],
             id="the policy wants none",
         ),
         pytest.param(
-            facts(deploy_label="false"),
+            facts(desired=Desired(enabled=False)),
+            State.NOT_CHECKED,
+            "OfferedByOthers",
+            ["nvidia.com/gpu: 8"],
+            id="the policy wants none, and another program offers the GPUs",
+        ),
+        pytest.param(
+            facts(desired=Desired(enabled=False, refused=REFUSED), record=None),
+            State.BROKEN,
+            "OriginalImageUnsupported",
+            ["example.org/plugin:v1", "images: own"],
+            id="the operator does not run what the policy names",
+        ),
+        pytest.param(
+            facts(desired=Desired(refused=REFUSED)),
+            State.DEGRADED,
+            "OriginalImageUnsupported",
+            ["example.org/plugin:v1", "stays as it is", "images: own"],
+            id="refused, and the plugin that runs already is left alone",
+        ),
+        pytest.param(
+            facts(
+                desired=Desired(enabled=False),
+                deploy_label="",
+                opted_out_by="nvidia.com/gpu.deploy.operands=false",
+                allocatable={},
+            ),
+            State.NOT_CHECKED,
+            "OptedOut",
+            ["gpu.deploy.operands=false"],
+            id="opted out of everything",
+        ),
+        pytest.param(
+            facts(desired=Desired(enabled=False), deploy_label="false", allocatable={}),
             State.NOT_CHECKED,
             "OptedOut",
             ["deploy.device-plugin=false"],

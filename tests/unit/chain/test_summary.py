@@ -48,5 +48,16 @@ def test_a_degraded_link_is_whole_and_shows_its_reason() -> None:
     assert summary.columns(given)["driver"] == "degraded"
 
 
+def test_a_node_whose_gpus_nobody_is_to_offer_is_not_called_ready() -> None:
+    given = chain(
+        verdict(Link.DEVICE_PLUGIN, State.NOT_CHECKED, "Disabled", "the policy does not want a device plugin")
+    )
+
+    assert summary.readiness(given) == summary.Readiness(
+        "False", "Disabled", "this node offers no GPU: the policy does not want a device plugin"
+    )
+    assert summary.reason(given) == "Disabled"
+
+
 def test_nothing_judged_yet_is_unknown() -> None:
     assert summary.readiness([]).status == "Unknown"

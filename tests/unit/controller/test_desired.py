@@ -9,6 +9,7 @@ import pytest
 from gpuready import names
 from gpuready.api.policy import parse_policy
 from gpuready.controller.nodes.desired import ConfigSource, desired_spec
+from gpuready.operands.contract import Refusal
 
 SHARED = "version: v1\nsharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 5}]}}\n"
 
@@ -39,6 +40,25 @@ def test_without_a_configmap_every_gpu_is_exclusive():
     plugin = spec(config="")
     assert plugin["config"] == {"version": "v1"}
     assert "error" not in plugin
+
+
+def test_a_node_is_told_why_its_device_plugin_is_not_run():
+    refusal = Refusal("OriginalImageUnsupported", "names example.org/plugin", "set images: own")
+    wanted = desired_spec(
+        policy(""),
+        {},
+        None,
+        {},
+        runs_plugin=False,
+        plugin_refusal=refusal,
+        writes_feature_labels=True,
+    )
+    assert wanted["devicePlugin"]["enabled"] is False
+    assert wanted["devicePlugin"]["refused"] == {
+        "reason": "OriginalImageUnsupported",
+        "message": "names example.org/plugin",
+        "nextStep": "set images: own",
+    }
 
 
 def test_the_nodes_label_picks_the_key():

@@ -182,6 +182,16 @@ def test_a_named_image_is_not_run_and_the_way_out_is_said():
     assert "spec.gpuready.images: own" in row["message"]
 
 
+def test_a_refused_operand_is_a_reason_of_its_own_and_worth_an_event():
+    named = {"repository": "example.org", "image": "plugin", "version": "v1"}
+    refused = gpu_node(plugin="broken", reason="OriginalImageUnsupported")
+    result = status(deployed(), gpu_nodes=[refused], spec={"devicePlugin": named})
+    problem = new_problem({}, result)
+    assert problem["reason"] == "OperandRefused"
+    assert "example.org/plugin:v1" in problem["message"]
+    assert (result["nodes"]["ready"], result["nodes"]["brokenBy"]) == (0, {"device-plugin": 1})
+
+
 def test_an_operand_whose_image_is_refused_is_left_as_it_runs():
     owned = planned().objects
     plan = planned(devicePlugin={"repository": "example.org", "image": "plugin", "version": "v1"})
@@ -376,6 +386,7 @@ def test_what_has_no_code_yet_is_listed_and_does_not_hold_up_the_rest():
     assert rows["toolkit"] == "NotImplemented"
     assert result["conditions"][2]["type"] == "NotImplemented"
     assert "toolkit" in result["conditions"][2]["message"]
+    assert "not installed by this version: toolkit" in result["conditions"][0]["message"]
 
 
 def test_one_object_that_cannot_be_written_is_named():

@@ -15,6 +15,7 @@ from gpuready.api.clusterpolicy import ClusterPolicy
 from gpuready.api.plugin_config import parse_plugin_config
 from gpuready.errors import PolicyError
 from gpuready.kube.compare import digest
+from gpuready.operands.contract import Refusal
 
 Spec = dict[str, Any]
 
@@ -37,12 +38,14 @@ def desired_spec(
     current: Mapping[str, Any],
     *,
     runs_plugin: bool,
+    plugin_refusal: Refusal | None = None,
     writes_feature_labels: bool,
 ) -> Spec:
     """The whole GPUNode.spec.
 
     source    None when the policy names no ConfigMap
     current   the spec as it is now: the last good configuration is taken from here
+    plugin_refusal   why the device plugin that the policy asks for is not run; the node says so
     """
     return {
         "driver": {
@@ -51,6 +54,7 @@ def desired_spec(
         },
         "devicePlugin": {
             "enabled": runs_plugin,
+            **({"refused": plugin_refusal.to_json()} if plugin_refusal else {}),
             **_plugin_config(policy, node_labels, source, current.get("devicePlugin") or {}),
         },
         "featureLabels": {"enabled": writes_feature_labels},

@@ -114,6 +114,7 @@ class NodesLoop(Loop):
             labels,
             self._config_source(policy),
             now,
+            plugin_refusal=DEVICE_PLUGIN.refusal(policy) if DEVICE_PLUGIN.enabled(policy) else None,
             runs_plugin=_runs(DEVICE_PLUGIN, policy, labels, now.get("devicePlugin") or {}),
             writes_feature_labels=_runs(FEATURE_LABELS, policy, labels, now.get("featureLabels") or {}),
         )
@@ -220,7 +221,7 @@ def _runs(
     """An image that we do not run keeps an operand from starting; one that runs is left as it is."""
     if not operand.enabled(policy) or labels.get(operand.deploy_label) != "true":
         return False
-    return operand.unsupported_image(policy) is None or bool(before.get("enabled"))
+    return operand.refusal(policy) is None or bool(before.get("enabled"))
 
 
 def _belongs_to(summary: GPUNodeSummary, node: Node) -> bool:

@@ -14,19 +14,10 @@ from gpuready import names
 from gpuready.api.clusterpolicy import ClusterPolicy
 from gpuready.controller.policy.active import ActivePolicy
 from gpuready.operands import registry
-from gpuready.operands.contract import ClusterView, KubeObject, Operand
+from gpuready.operands.contract import ClusterView, KubeObject, Operand, Refusal
 from gpuready.operands.node_agent import manifest as node_agent
 
 Key = tuple[str, str, str]  # kind, namespace, name
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """Why an enabled operand is not run."""
-
-    reason: str
-    message: str
-    next_step: str
 
 
 @dataclass(frozen=True)
@@ -89,21 +80,10 @@ def _operand_plan(
 ) -> OperandPlan:
     if not operand.enabled(policy):
         return OperandPlan(operand, enabled=False)
-    if refusal := _refusal(operand, policy):
+    if refusal := operand.refusal(policy):
         return OperandPlan(operand, enabled=True, refusal=refusal)
     objects = [_marked(obj, operand.name, name) for obj in operand.objects(policy, view)]
     return OperandPlan(operand, enabled=True, objects=tuple(_owned(obj, owners) for obj in objects))
-
-
-def _refusal(operand: Operand, policy: ClusterPolicy) -> Refusal | None:
-    image = operand.unsupported_image(policy)
-    if image is None:
-        return None
-    return Refusal(
-        "OriginalImageUnsupported",
-        f"the policy names the image {image} for {operand.name}, which this version does not run",
-        "set spec.gpuready.images: own, or leave repository and image of this operand empty",
-    )
 
 
 def _marked(obj: KubeObject, operand: str, policy_name: str) -> KubeObject:

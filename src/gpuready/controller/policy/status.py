@@ -12,11 +12,14 @@ from typing import Any
 
 from gpuready import names
 from gpuready.chain.verdict import Link, State
+from gpuready.chain.wording import counted
 from gpuready.controller.nodes.summary import GPUNodeSummary
 from gpuready.controller.policy.active import ActivePolicy
 from gpuready.controller.policy.plan import OperandPlan, Plan
+from gpuready.operands.contract import UNSUPPORTED_IMAGE
 
 READY, NOT_READY, IGNORED = "ready", "notReady", "ignored"
+NOT_IMPLEMENTED = "notImplemented"  # of an operand
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,7 @@ def headline(status: Row) -> tuple[object, ...]:
 
 
 # Worth an Event: somebody has to act. That a node is not there yet is said by the condition alone.
-_TO_BE_SAID = ("PolicyInvalid", "ReconcileFailed")
+_TO_BE_SAID = ("PolicyInvalid", "ReconcileFailed", "OperandRefused")
 
 
 def new_problem(before: Row, after: Row) -> Row | None:
@@ -133,17 +136,18 @@ def carried_times(status: Row, before: Mapping[str, Any]) -> Row:
 
 
 def _operand_row(plan: OperandPlan, seen: Observed) -> Row:
+    """A refused operand counts its nodes too: one that ran before the refusal still does."""
     operand = plan.operand
     row: Row = {"name": operand.name, "enabled": plan.enabled, "desired": 0, "ready": 0}
     row["flavour"] = "original" if operand.runs_named_image else "own"
     if not plan.enabled:
         return {**row, "state": "disabled", "reason": "Disabled", "message": ""}
-    if plan.refusal:
-        text = f"{plan.refusal.message}; next: {plan.refusal.next_step}"
-        return {**row, "state": NOT_READY, "reason": plan.refusal.reason, "message": text}
     members = [node for node in seen.nodes if node.labels.get(operand.deploy_label) == "true"]
     waiting = [node for node in members if not _is_ready(plan, node, seen)]
     row.update(desired=len(members), ready=len(members) - len(waiting))
+    if plan.refusal:
+        text = f"{plan.refusal.message}; next: {plan.refusal.next_step}"
+        return {**row, "state": NOT_READY, "reason": plan.refusal.reason, "message": text}
     if failure := _failure(plan, seen):
         return {**row, "state": NOT_READY, "reason": "ApplyFailed", "message": failure}
     if missing := _missing(plan, members, seen):
@@ -195,7 +199,7 @@ def _rolling(plan: OperandPlan, seen: Observed) -> str:
         status = live.get("status") or {}
         wanted, updated = status.get("desiredNumberScheduled", 0), status.get("updatedNumberScheduled", 0)
         if status.get("observedGeneration", 0) < live["metadata"].get("generation", 0) or updated < wanted:
-            return f"{obj['metadata']['name']} has its newest pods on {updated} of {wanted} nodes"
+            return f"{obj['metadata']['name']} has its newest pods on {updated} of {counted(wanted, 'node')}"
     return ""
 
 
@@ -210,14 +214,13 @@ def _remark(plan: OperandPlan, members: Sequence[NodeView], seen: Observed) -> t
     if not degraded:
         return "Ready", ""
     name, row = degraded[0]
-    others = f" (and {len(degraded) - 1} more nodes)" if len(degraded) > 1 else ""
-    return row.reason, f"{name}: {row.message}{others}"
+    return row.reason, f"{name}: {row.message}{_others(degraded)}"
 
 
 def _why_not(plan: OperandPlan, nodes: Sequence[NodeView], seen: Observed) -> tuple[str, str]:
     """The first node's own reason, and how many others there are."""
     node = nodes[0]
-    others = f" (and {len(nodes) - 1} more nodes)" if len(nodes) > 1 else ""
+    others = _others(nodes)
     if node.silent:
         return "AgentSilent", f"{node.name}: {node.silence or 'its node agent is just back'}{others}"
     summary = seen.gpu_nodes.get(node.name)
@@ -230,11 +233,15 @@ def _why_not(plan: OperandPlan, nodes: Sequence[NodeView], seen: Observed) -> tu
     return row.reason or "NotReady", f"{node.name}: {row.message}{others}"
 
 
+def _others(nodes: Sequence[object]) -> str:
+    return f" (and {counted(len(nodes) - 1, 'more node')})" if len(nodes) > 1 else ""
+
+
 def _not_implemented_row(name: str) -> Row:
     return {
         "name": name,
         "enabled": True,
-        "state": "notImplemented",
+        "state": NOT_IMPLEMENTED,
         "desired": 0,
         "ready": 0,
         "flavour": "own",
@@ -256,6 +263,9 @@ def _conditions(active: ActivePolicy, operands: Sequence[Row], seen: Observed) -
     failed += [f"node agent: {why}" for key, why in seen.failures.items() if key.endswith(ours)]
     if failed:
         return _not_ready("ReconcileFailed", "; ".join(failed))
+    refused = [row for row in waiting if row["reason"] == UNSUPPORTED_IMAGE]
+    if refused:
+        return _not_ready("OperandRefused", _joined(refused))
     if waiting:
         return _not_ready("OperandNotReady", _joined(waiting))
     if hidden := _still_hidden(active, seen):
@@ -269,7 +279,9 @@ def _conditions(active: ActivePolicy, operands: Sequence[Row], seen: Observed) -
     if unknown:
         return _not_ready("OperandNotReady", f"the node agent has not reported on {_some(unknown)}")
     remarks = [row for row in operands if row["state"] == READY and row["message"]]
-    text = "every operand is ready on every node it belongs to"
+    text = "every installed operand is ready on every node it belongs to"
+    if missing := [row["name"] for row in operands if row["state"] == NOT_IMPLEMENTED]:
+        text += f"; not installed by this version: {', '.join(missing)}"
     return _ready("Reconciled", f"{text}; {_joined(remarks)}"[:1024] if remarks else text)
 
 

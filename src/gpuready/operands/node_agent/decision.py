@@ -98,12 +98,15 @@ def _discovery_facts(view: View) -> DiscoveryFacts:
 
 def _plugin_facts(view: View, driver_verdict: Verdict) -> PluginFacts:
     node = view.node
+    labels = node.metadata.labels if node else {}
     tree = driver.tree_of(view.driver)
+    opted_out = labels.get(names.DEPLOY_OPERANDS) == "false"
     return PluginFacts(
         driver=driver_verdict,
         desired=for_judgement(view.wishes),
         record=record_of(view.record),
-        deploy_label=node.metadata.labels.get(names.DEPLOY_DEVICE_PLUGIN, "") if node else "",
+        deploy_label=labels.get(names.DEPLOY_DEVICE_PLUGIN, ""),
+        opted_out_by=f"{names.DEPLOY_OPERANDS}=false" if opted_out else "",
         capacity=gpu_quantities(node.status.capacity) if node else {},
         allocatable=gpu_quantities(node.status.allocatable) if node else None,
         driver_version=tree.version,

@@ -22,6 +22,7 @@ class Wishes:
 
     driver_enabled: bool | None = None
     plugin_enabled: bool = False
+    plugin_refused: Problem | None = None
     plugin: Desired | None = None
     feature_labels: bool = False
     uninstall: bool = False
@@ -35,6 +36,7 @@ def wishes_of(spec: Mapping[str, Any] | None, *, generation: int, boot_id: str) 
     return Wishes(
         driver_enabled=bool((spec.get("driver") or {}).get("enabled", True)),
         plugin_enabled=bool(plugin.get("enabled")),
+        plugin_refused=Problem.from_json(plugin.get("refused")),
         plugin=_plugin_of(plugin, generation, boot_id),
         feature_labels=bool((spec.get("featureLabels") or {}).get("enabled")),
         uninstall=bool(spec.get("uninstall")),
@@ -67,6 +69,7 @@ def for_judgement(wishes: Wishes) -> device_plugin.Desired | None:
         return None
     return device_plugin.Desired(
         enabled=wishes.plugin_enabled,
+        refused=wishes.plugin_refused,
         has_config=wishes.plugin.config is not None,
         error=Problem.from_json(wishes.plugin.error),
         config_name=wishes.plugin.config_name,

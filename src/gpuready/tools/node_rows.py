@@ -5,14 +5,16 @@ Pure. `status` prints the rows, `doctor` explains them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpuready import names
 from gpuready.chain import reporting, summary
 from gpuready.chain.reporting import STUCK, AgentPod, ReportingFacts
 from gpuready.chain.verdict import Link, State, Verdict
+from gpuready.chain.wording import counted
 from gpuready.tools import placement
 from gpuready.tools.placement import Object, labels_of, name_of
 from gpuready.tools.snapshot import Snapshot, seconds_between
@@ -23,7 +25,13 @@ _OPERAND_OF = {Link.DRIVER: "driver", Link.DEVICE_PLUGIN: "device-plugin"}
 
 @dataclass(frozen=True)
 class NodeRow:
-    """has_gpus False = nobody found a GPU there; undiscovered = nobody was able to look."""
+    """One line of `status`.
+
+    has_gpus      somebody found a GPU there
+    undiscovered  something keeps those away who would look
+    unseen        why nobody has looked yet; "" = somebody has
+    offered       what may be scheduled there, by resource; also what others offer
+    """
 
     name: str
     verdicts: tuple[Verdict, ...] = ()
@@ -31,6 +39,9 @@ class NodeRow:
     healthy: int = 0
     has_gpus: bool = False
     undiscovered: bool = False
+    cordoned: bool = False
+    unseen: str = ""
+    offered: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def columns(self) -> dict[str, str]:
@@ -47,6 +58,11 @@ class NodeRow:
         return summary.first_broken(self.verdicts) is None
 
     @property
+    def withheld(self) -> Verdict | None:
+        """Why it offers no GPU although nothing is wrong: somebody wants it so."""
+        return summary.withheld(self.verdicts) if self.is_whole else None
+
+    @property
     def reason(self) -> str:
         return summary.reason(self.verdicts)
 
@@ -56,6 +72,7 @@ class NodeRow:
             **self.columns,
             "gpus": self.gpus,
             "healthy": self.healthy,
+            "offered": dict(self.offered),
             "reason": self.reason,
             "undiscovered": self.undiscovered,
             "chain": [verdict.to_json() for verdict in self.verdicts],
@@ -81,7 +98,9 @@ def _row(snapshot: Snapshot, node: Object, gpu_node: Object | None) -> NodeRow:
     name = name_of(node)
     if gpu_node is None and not has_gpu_label(node):
         kept_away = reporting_verdict.reason == "DiscoveryKeptAway"
-        return NodeRow(name, (reporting_verdict,) if kept_away else (), undiscovered=kept_away)
+        if kept_away:
+            return NodeRow(name, (reporting_verdict,), undiscovered=True)
+        return NodeRow(name, unseen=_why_unseen(snapshot, node, reporting_verdict))
     status = (gpu_node or {}).get("status") or {}
     told = [_verdict_of(row) for row in status.get("chain") or ()]
     verdicts = [reporting_verdict, *(_explained(verdict, snapshot, node) for verdict in told)]
@@ -93,7 +112,16 @@ def _row(snapshot: Snapshot, node: Object, gpu_node: Object | None) -> NodeRow:
         gpus=int(status.get("gpus") or 0),
         healthy=int(status.get("healthy") or 0),
         has_gpus=True,
+        cordoned=placement.is_cordoned(node),
+        offered=placement.allocatable(node),
     )
+
+
+def _why_unseen(snapshot: Snapshot, node: Object, heard: Verdict) -> str:
+    """A node without a GPU label may only be one that nobody has looked at: that is not the same."""
+    if heard.state is State.OK or any(key.startswith(names.NFD_PREFIX) for key in labels_of(node)):
+        return ""
+    return "no node agent reports from there yet" if snapshot.policies else "there is no ClusterPolicy"
 
 
 def _verdict_of(row: Mapping[str, Any]) -> Verdict:
@@ -108,6 +136,14 @@ def _without_gpu_node(name: str) -> Verdict:
         f"{name} has a GPU, but there is no GPUNode for it",
         next_step="check that the operator runs and that a ClusterPolicy is in force",
     )
+
+
+def unseen_lines(rows: Sequence[NodeRow]) -> list[str]:
+    """How many nodes have no GPU, and how many may only seem so."""
+    without = sum(not (row.has_gpus or row.undiscovered or row.unseen) for row in rows)
+    lines = [f"{counted(without, 'node')} without GPUs"] if without else []
+    by_reason = Counter(row.unseen for row in rows if row.unseen)
+    return lines + [f"{counted(many, 'node')} not looked at yet: {why}" for why, many in by_reason.items()]
 
 
 # --- is the node heard of ---------------------------------------------------------------------------------

@@ -34,6 +34,10 @@ def labels_of(obj: Object) -> dict[str, str]:
     return dict(obj["metadata"].get("labels") or {})
 
 
+def is_cordoned(node: Object) -> bool:
+    return bool((node.get("spec") or {}).get("unschedulable"))
+
+
 # --- taints -----------------------------------------------------------------------------------------------
 
 
@@ -154,6 +158,19 @@ def quantity(node: Object, part: str, resource: str) -> int:
     """`part` is capacity or allocatable."""
     value = ((node.get("status") or {}).get(part) or {}).get(resource, "0")
     return int(value) if str(value).isdigit() else 0
+
+
+def free(node: Object, resource: str, pods: Iterable[Object]) -> int:
+    """What nobody on the node holds."""
+    held = sum(count for _, count in holders(pods, name_of(node), resource))
+    return max(0, quantity(node, "allocatable", resource) - held)
+
+
+def allocatable(node: Object, prefix: str = "nvidia.com/") -> dict[str, int]:
+    """Every resource under `prefix` of which something may be scheduled."""
+    shown = (node.get("status") or {}).get("allocatable") or {}
+    found = {name: quantity(node, "allocatable", name) for name in shown if name.startswith(prefix)}
+    return {name: count for name, count in found.items() if count}
 
 
 def offered(nodes: Iterable[Object], prefix: str = "nvidia.com/") -> dict[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -291,6 +292,90 @@ def test_a_policy_that_waits_for_nodes_is_explained_by_the_nodes() -> None:
     assert [finding.subject for finding in findings(seen)] == ["node/g1"]
 
 
+IMAGE = "example.org/k8s-device-plugin:v0.17.0"
+REFUSED = link(
+    "device-plugin",
+    "broken",
+    "OriginalImageUnsupported",
+    f"the policy names the image {IMAGE} for device-plugin, which this version does not run",
+    nextStep="set spec.gpuready.images: own",
+)
+
+
+def test_a_refused_device_plugin_is_a_problem_of_the_policy_of_its_nodes_and_of_waiting_pods() -> None:
+    row = {
+        "name": "device-plugin",
+        "state": "notReady",
+        "reason": REFUSED["reason"],
+        "message": f"{REFUSED['message']}; next: {REFUSED['nextStep']}",
+    }
+    bare = {names.NFD_PCI_LABELS[0]: "true"}
+    seen = cluster(
+        node("g1", labels=bare),
+        node("g2", labels=bare),
+        gpu_nodes=[gpu_node("g1", REFUSED), gpu_node("g2", REFUSED)],
+        policies=[policy("notReady", "OperandRefused", operands=[row])],
+        pods=[WANTS_ONE],
+    )
+
+    report = report_of(seen)
+
+    assert [finding.subject for finding in report.findings] == [
+        "policy/cluster-policy",
+        "node/g1",
+        "node/g2",
+        "pod/default/train",
+    ]
+    for finding in report.findings:
+        assert IMAGE in told(finding)
+        assert "images: own" in finding.next_step
+    assert text.report_text(report).splitlines()[:4] == [
+        f"FAIL  policy/cluster-policy  {REFUSED['message']}",
+        "      next  set spec.gpuready.images: own",
+        f"FAIL  node/g1, node/g2  device-plugin  {REFUSED['message']}",
+        "      next  set spec.gpuready.images: own",
+    ]
+
+
+def test_a_device_plugin_that_the_policy_disables_is_no_fault_and_no_gpu_either() -> None:
+    disabled = link("device-plugin", "not-checked", "Disabled", "the policy does not want a device plugin")
+    seen = cluster(
+        node("g1", labels={names.NFD_PCI_LABELS[0]: "true"}), gpu_nodes=[gpu_node("g1", disabled, gpus=1)]
+    )
+
+    assert text.report_text(report_of(seen)).splitlines() == [
+        "-     g1: 1 GPU, not offered: the policy does not want a device plugin",
+        "nothing found",
+    ]
+    (finding,) = findings(replace(seen, pods=[*seen.pods, WANTS_ONE]))
+    assert finding.reason == "NotOffered"
+    assert "devicePlugin.enabled: true" in finding.next_step
+
+
+def test_a_fresh_cluster_is_not_called_one_without_gpus() -> None:
+    seen = cluster(node("a"), node("b"), agents=False, daemonsets=[], policies=[], pods=[WANTS_ONE])
+
+    told_lines = text.report_text(report_of(seen)).splitlines()
+
+    assert "-     2 nodes not looked at yet: there is no ClusterPolicy" in told_lines
+    assert not [line for line in told_lines if "without GPUs" in line]
+    assert [finding.reason for finding in findings(seen)] == ["NoPolicy", "NoPolicy"]
+
+
+def test_ready_does_not_hide_what_is_not_installed_and_is_no_finding() -> None:
+    rows = [{"name": name, "state": "notImplemented"} for name in ("toolkit", "mig-manager")]
+    seen = cluster(node("g1", gpus=1), gpu_nodes=[gpu_node("g1", gpus=1)], policies=[policy(operands=rows)])
+
+    report = report_of(seen)
+
+    assert report.findings == ()
+    assert text.report_text(report).splitlines() == [
+        "ok    policy/cluster-policy  ready; not installed by this version: toolkit, mig-manager",
+        "ok    g1: 1 GPU, every checked link is whole",
+        "nothing found",
+    ]
+
+
 # --- pods that wait ---------------------------------------------------------------------------------------
 
 TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
@@ -443,6 +528,35 @@ def test_why_a_gpu_pod_waits(
 
     assert finding.reason == reason
     assert [words for words in mentioned if words not in told(finding)] == []
+
+
+def test_a_request_that_is_too_large_gets_one_next_step() -> None:
+    seen = cluster(
+        node("big", gpus=8),
+        node("small", gpus=1),
+        gpu_nodes=[gpu_node("big"), gpu_node("small", gpus=1)],
+        pods=[pod("train", gpus=16)],
+    )
+
+    (finding,) = findings(seen)
+
+    assert finding.next_step == "ask for at most 8, or add a node with 16"
+
+
+def test_a_cordoned_node_that_has_room_is_part_of_the_answer() -> None:
+    seen = cluster(
+        node("full", gpus=1),
+        node("aside", gpus=8, cordoned=True),
+        gpu_nodes=[gpu_node("full", gpus=1), gpu_node("aside")],
+        pods=[pod("a", on="full", gpus=1), WANTS_ONE],
+    )
+
+    (finding,) = findings(seen)
+
+    assert finding.reason == "Full"
+    assert "aside is cordoned, with 8 nvidia.com/gpu free" in told(finding)
+    assert "kubectl uncordon aside" in finding.next_step
+    assert "-     aside: cordoned, no new pod goes there" in text.report_text(report_of(seen)).splitlines()
 
 
 def test_six_nodes_behind_one_scheduler_message() -> None:

@@ -28,9 +28,9 @@ def test_the_table_shows_nodes_by_links_and_the_policy() -> None:
 
     assert table.plain(rows_of(given), given.policies).splitlines() == [
         "policy cluster-policy: notReady (gpu-01: two versions)",
-        "NODE     DRIVER   RUNTIME   PLUGIN    CUDA   GPUS   HEALTHY   REASON",
-        "gpu-01   broken   -         waiting   -      8      0         DriverLibraryMismatch",
-        "gpu-2    ok       -         ok        -      1      1",
+        "NODE     DRIVER   RUNTIME   PLUGIN    CUDA   GPUS   HEALTHY   OFFERED   REASON",
+        "gpu-01   broken   -         waiting   -      8      0         8         DriverLibraryMismatch",
+        "gpu-2    ok       -         ok        -      1      1         1",
         "1 node without GPUs",
     ]
 
@@ -39,7 +39,7 @@ def test_without_a_terminal_only_what_changed_is_told() -> None:
     before, after = seen(MISMATCH, WAITING), seen()
 
     assert table.changes(rows_of(before), rows_of(after)) == [
-        "gpu-01  driver=ok  runtime=-  plugin=ok  cuda=-  gpus=8  healthy=8"
+        "gpu-01  driver=ok  runtime=-  plugin=ok  cuda=-  gpus=8  healthy=8  offered=8"
     ]
     assert table.changes(rows_of(after), rows_of(after)) == []
 
@@ -58,6 +58,38 @@ def test_json_has_the_reason_of_every_node() -> None:
 
 def test_a_cluster_without_a_policy_says_so() -> None:
     assert table.policy_line([]) == "no ClusterPolicy"
+
+
+def test_before_anybody_has_looked_no_node_is_called_one_without_gpus() -> None:
+    given = cluster(node("a"), node("b"), agents=False, daemonsets=[], policies=[])
+
+    assert table.plain(rows_of(given), given.policies).splitlines() == [
+        "no ClusterPolicy",
+        "2 nodes not looked at yet: there is no ClusterPolicy",
+    ]
+    row = table.to_json(rows_of(given), given.policies)
+    assert (row["nodesWithoutGpus"], row["nodesNotLookedAt"]) == (0, 2)
+
+
+def test_a_shared_card_is_one_gpu_that_several_pods_may_ask_for() -> None:
+    shared = node("rtx", gpus=5, resource="nvidia.com/gpu")
+    renamed = node("l4", gpus=4, resource="nvidia.com/gpu.shared")
+    given = cluster(shared, renamed, gpu_nodes=[gpu_node("rtx", gpus=1), gpu_node("l4", gpus=1)])
+
+    assert table.plain(rows_of(given), given.policies).splitlines()[1:] == [
+        "NODE   DRIVER   RUNTIME   PLUGIN   CUDA   GPUS   HEALTHY   OFFERED        REASON",
+        "l4     ok       -         ok       -      1      1         4 gpu.shared",
+        "rtx    ok       -         ok       -      1      1         5",
+    ]
+
+
+def test_a_ready_policy_says_what_this_version_does_not_install() -> None:
+    missing = [{"name": name, "state": "notImplemented"} for name in ("toolkit", "dcgm-exporter")]
+    given = policy(operands=[{"name": "driver", "state": "ready"}, *missing])
+
+    assert table.policy_line([given]) == (
+        "policy cluster-policy: ready; not installed by this version: toolkit, dcgm-exporter"
+    )
 
 
 def test_the_live_table_says_the_same_in_words() -> None:

@@ -12,6 +12,8 @@ from typing import Any
 from gpuready import names
 from gpuready.chain import summary
 from gpuready.errors import UsageError
+from gpuready.operands.contract import UNSUPPORTED_IMAGE
+from gpuready.tools import policies as policies_
 from gpuready.tools.doctor import pending
 from gpuready.tools.doctor.finding import Finding, Severity, finding_of
 from gpuready.tools.node_rows import NodeRow, rows_of
@@ -26,12 +28,16 @@ _SAID_BY_NODES = ("OperandNotReady",)
 
 @dataclass(frozen=True)
 class Report:
+    """remarks   what is true and asks nothing of anybody"""
+
     rows: tuple[NodeRow, ...]
     findings: tuple[Finding, ...]
+    remarks: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
             "findings": [finding.to_json() for finding in self.findings],
+            "remarks": list(self.remarks),
             "nodes": [row.to_json() for row in self.rows if row.has_gpus or row.undiscovered],
             "problems": self.count(Severity.PROBLEM),
             "warnings": self.count(Severity.WARNING),
@@ -59,7 +65,14 @@ def report_of(snapshot: Snapshot, node: str | None = None) -> Report:
         *(finding for row in rows for finding in _of_node(row)),
         *(pending.explain(pod, snapshot, rows) for pod in pending.pending_gpu_pods(snapshot)),
     ]
-    return Report(tuple(rows), tuple(findings))
+    return Report(tuple(rows), tuple(findings), tuple(_remarks(snapshot.policies)))
+
+
+def _remarks(policies: Sequence[Object]) -> list[str]:
+    """A policy that is ready may ask for more than this version has code for."""
+    ready = [policy for policy in policies if policies_.state_of(policy) == "ready"]
+    lines = [(name_of(policy), policies_.not_installed(policy)) for policy in ready]
+    return [f"policy/{name}  ready; {text}" for name, text in lines if text]
 
 
 # --- nodes ------------------------------------------------------------------------------------------------
@@ -122,19 +135,22 @@ def _of_one_policy(policy: Object, now: str) -> list[Finding]:
     if status.get("state") == "ready":
         return []
     row = _condition(status, "Error")
+    if row.get("reason") == "OperandRefused":
+        return [
+            _from_condition(subject, Severity.PROBLEM, each, "OperandRefused")
+            for each in status.get("operands") or ()
+            if each.get("reason") == UNSUPPORTED_IMAGE
+        ]
     if row.get("status") != "True" or row.get("reason") in _SAID_BY_NODES:
         return []
     return [_from_condition(subject, Severity.PROBLEM, row, "PolicyNotReady")]
 
 
 def _from_condition(subject: str, severity: Severity, row: Mapping[str, Any], reason: str) -> Finding:
-    return Finding(
-        subject,
-        severity,
-        str(row.get("reason") or reason),
-        str(row.get("message") or "its status gives no reason"),
-        next_step="correct the policy" if row.get("reason") == "PolicyInvalid" else "",
-    )
+    message, _, step = str(row.get("message") or "its status gives no reason").partition("; next: ")
+    if row.get("reason") == "PolicyInvalid":
+        step = step or "correct the policy"
+    return Finding(subject, severity, str(row.get("reason") or reason), message, next_step=step)
 
 
 def _is_unanswered(policy: Object, status: Mapping[str, Any], now: str) -> bool:

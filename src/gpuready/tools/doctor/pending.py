@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from gpuready import names
+from gpuready.chain import summary
+from gpuready.chain.device_plugin import DISABLED
+from gpuready.chain.wording import counted
 from gpuready.tools import placement
 from gpuready.tools.doctor.finding import Finding, Severity
 from gpuready.tools.node_rows import NodeRow
@@ -44,6 +47,7 @@ class Refusal:
     nearness: Nearness
     detail: str
     next_step: str = ""
+    room: int = 0  # of a node that is too small: what it has in all
 
 
 def pending_gpu_pods(snapshot: Snapshot) -> list[Object]:
@@ -55,7 +59,7 @@ def explain(pod: Object, snapshot: Snapshot, rows: Sequence[NodeRow]) -> Finding
     known = placement.offered(snapshot.nodes)
     unknown = [name for name in asked if name not in known]
     if unknown:
-        return _nobody_offers(pod, unknown[0], asked[unknown[0]], known, rows)
+        return _nobody_offers(pod, unknown[0], asked[unknown[0]], known, snapshot, rows)
     by_name = {row.name: row for row in rows}
     refusals = [_refusal(pod, asked, node, by_name.get(name_of(node)), snapshot) for node in snapshot.nodes]
     nearest = max((refusal.nearness for refusal in refusals), default=Nearness.NO_SUCH_RESOURCE)
@@ -84,8 +88,8 @@ def _refusal(
     if taints:
         step = "add a toleration to the pod for " + ", ".join(taints)
         return Refusal(name, Nearness.TAINTED, f"is tainted {', '.join(taints)}", step)
-    if (node.get("spec") or {}).get("unschedulable"):
-        return Refusal(name, Nearness.CORDONED, "is cordoned", f"kubectl uncordon {name}")
+    if placement.is_cordoned(node):
+        return _cordoned(node, resource, count, snapshot)
     return _room(node, resource, count, snapshot, row)
 
 
@@ -103,6 +107,13 @@ def _without_resource(name: str, resource: str, row: NodeRow | None) -> Refusal:
     return Refusal(name, Nearness.BROKEN, f"offers no {resource}: {why}", f"gpuready doctor --node {name}")
 
 
+def _cordoned(node: Object, resource: str, count: int, snapshot: Snapshot) -> Refusal:
+    name = name_of(node)
+    free = placement.free(node, resource, snapshot.pods)
+    step = f"kubectl uncordon {name}" if free >= count else ""
+    return Refusal(name, Nearness.CORDONED, f"is cordoned, with {free} {resource} free", step)
+
+
 def _room(node: Object, resource: str, count: int, snapshot: Snapshot, row: NodeRow | None) -> Refusal:
     name = name_of(node)
     capacity = placement.quantity(node, "capacity", resource)
@@ -110,10 +121,8 @@ def _room(node: Object, resource: str, count: int, snapshot: Snapshot, row: Node
     held = placement.holders(snapshot.pods, name, resource)
     used = sum(number for _, number in held)
     if capacity < count:
-        step = f"ask for at most {capacity}, or add a node with {count}"
-        return Refusal(
-            name, Nearness.TOO_SMALL, f"has {capacity} {resource} in all, {count} are asked for", step
-        )
+        said = f"has {capacity} {resource} in all, the pod asks for {count}"
+        return Refusal(name, Nearness.TOO_SMALL, said, room=capacity)
     if allocatable - used >= count:
         return Refusal(name, Nearness.FITS, f"has {allocatable - used} of {allocatable} {resource} free")
     lost = capacity - allocatable
@@ -166,25 +175,44 @@ def _answer(
     wants = ", ".join(f"{count} {name}" for name, count in asked.items())
     lines = [f"{refusal.node} {refusal.detail}" for refusal in telling[:_MOST_NAMED]]
     lines += [f"{refusal.node} {refusal.detail}" for refusal in others[: _MOST_NAMED - len(lines)]]
-    steps = dict.fromkeys(refusal.next_step for refusal in telling if refusal.next_step)
-    if nearest is Nearness.FULL:
-        steps = {"wait until one of these ends, or add GPUs (a shared GPU takes more pods)": None}
     if nearest is Nearness.FITS:
         said = scheduler_said(pod)
         lines.insert(0, f"scheduler: {said}" if said else "the scheduler has not looked at it yet")
-        steps = {"look at the pod's other requests: kubectl describe pod": None}
     return Finding(
         subject=_subject(pod),
         severity=Severity.WAITING if nearest in (Nearness.FULL, Nearness.FITS) else Severity.PROBLEM,
         reason=_REASONS[nearest],
         message=f"waits for {wants}: {_SAID[nearest]}",
         evidence=tuple(lines),
-        next_step="; ".join(list(steps)[:2]),
+        next_step=_step(asked, nearest, telling, others),
     )
 
 
+def _step(
+    asked: Mapping[str, int], nearest: Nearness, telling: Sequence[Refusal], others: Sequence[Refusal]
+) -> str:
+    """One thing to do, even where each node would have its own."""
+    uncordon = [r.next_step for r in others if r.nearness is Nearness.CORDONED and r.next_step]
+    match nearest:
+        case Nearness.FULL:
+            step = "wait until one of these ends, or add GPUs (a shared GPU takes more pods)"
+        case Nearness.TOO_SMALL:
+            most = max(refusal.room for refusal in telling)
+            step = f"ask for at most {most}, or add a node with {max(asked.values())}"
+        case Nearness.FITS:
+            return "look at the pod's other requests: kubectl describe pod"
+        case _:
+            return next((refusal.next_step for refusal in telling if refusal.next_step), "")
+    return f"{step}, or {uncordon[0]}" if uncordon else step
+
+
 def _nobody_offers(
-    pod: Object, resource: str, count: int, known: Mapping[str, int], rows: Sequence[NodeRow]
+    pod: Object,
+    resource: str,
+    count: int,
+    known: Mapping[str, int],
+    snapshot: Snapshot,
+    rows: Sequence[NodeRow],
 ) -> Finding:
     """Not offered yet, or never: a name that resembles one that is offered is most likely a mistake."""
     coming = [row for row in rows if row.undiscovered or not row.is_whole]
@@ -199,22 +227,70 @@ def _nobody_offers(
             next_step=f"ask for {near[0]} instead",
         )
     if coming:
+        return _nobody_yet(pod, f"{count} {resource}", coming)
+    withheld = [row for row in rows if row.withheld]
+    if withheld and resource in _USUAL:
+        return _nobody_may(pod, f"{count} {resource}", withheld)
+    if resource in _USUAL and not snapshot.policies:
         return Finding(
             subject=_subject(pod),
             severity=Severity.WAITING,
-            reason="NodesNotReady",
-            message=f"waits for {count} {resource}: no node offers it, {len(coming)} nodes are not ready",
-            evidence=tuple(f"{row.name}: {row.reason or 'undiscovered'}" for row in coming[:_MOST_NAMED]),
-            next_step=f"gpuready doctor --node {coming[0].name}",
+            reason="NoPolicy",
+            message=f"waits for {count} {resource}: nothing offers GPUs, because there is no ClusterPolicy",
+            next_step="kubectl apply -f a ClusterPolicy",
         )
     offered = ", ".join(sorted(known)) or "no GPU resource at all"
+    unseen = sum(bool(row.unseen) for row in rows)
+    return Finding(
+        subject=_subject(pod),
+        severity=Severity.WAITING if unseen else Severity.PROBLEM,
+        reason="NotLookedAt" if unseen else "NoSuchResource",
+        message=f"asks for {count} {resource}, which no node offers"
+        + (f" yet: {counted(unseen, 'node')} not looked at" if unseen else ""),
+        evidence=(f"the cluster offers {offered}",),
+        next_step="check that a node agent runs on every node"
+        if unseen
+        else "correct the name of the resource, or add a node that has it",
+    )
+
+
+def _nobody_yet(pod: Object, wants: str, coming: Sequence[NodeRow]) -> Finding:
+    """The nodes that would offer it are held up: when all by the same thing, that is to be put right."""
+    broken = [summary.first_broken(row.verdicts) for row in coming]
+    told = {(each.reason, each.message, each.next_step) for each in broken if each}
+    first = broken[0]
+    more = f"gpuready doctor --node {coming[0].name}"
+    common = first.next_step if first and len(told) == 1 else ""
+    lines = [
+        f"{row.name}: {each.reason}: {each.message}" if each else f"{row.name}: {row.reason}"
+        for row, each in zip(coming, broken, strict=True)
+    ]
+    held = f"{counted(len(coming), 'node')} {'is' if len(coming) == 1 else 'are'} not ready"
+    return Finding(
+        subject=_subject(pod),
+        severity=Severity.WAITING,
+        reason="NodesNotReady",
+        message=f"waits for {wants}: no node offers it, {held}",
+        evidence=tuple(lines[:_MOST_NAMED]),
+        next_step=f"{common} ({more})" if common else more,
+    )
+
+
+def _nobody_may(pod: Object, wants: str, withheld: Sequence[NodeRow]) -> Finding:
+    by_policy = any(row.withheld and row.withheld.reason == DISABLED for row in withheld)
+    step = (
+        "set spec.devicePlugin.enabled: true in the ClusterPolicy"
+        if by_policy
+        else f"remove that label from {withheld[0].name}"
+    )
+    lines = [f"{row.name}: {row.withheld.message}" for row in withheld if row.withheld]
     return Finding(
         subject=_subject(pod),
         severity=Severity.PROBLEM,
-        reason="NoSuchResource",
-        message=f"asks for {count} {resource}, which no node offers",
-        evidence=(f"the cluster offers {offered}",),
-        next_step="correct the name of the resource, or add a node that has it",
+        reason="NotOffered",
+        message=f"asks for {wants}; there are GPUs, but nobody offers them",
+        evidence=tuple(lines[:_MOST_NAMED]),
+        next_step=step,
     )
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from gpuready.chain.verdict import State, Verdict
+from gpuready.chain.wording import counted
 from gpuready.tools.doctor.analysis import Report
 from gpuready.tools.doctor.finding import Finding, Severity
-from gpuready.tools.node_rows import NodeRow
+from gpuready.tools.node_rows import NodeRow, unseen_lines
 
 _OF_STATE = {
     State.OK: "ok",
@@ -22,7 +24,7 @@ _MOST_EVIDENCE = 8
 
 def node_text(row: NodeRow, report: Report) -> str:
     """One node, every link."""
-    lines = [] if row.verdicts else [f"ok    {row.name}  no NVIDIA GPU"]
+    lines = [] if row.verdicts else [_without_verdicts(row)]
     for verdict in row.verdicts:
         lines += _verdict_lines(verdict)
     return "\n".join([*lines, counts(report)])
@@ -31,27 +33,56 @@ def node_text(row: NodeRow, report: Report) -> str:
 def report_text(report: Report) -> str:
     """The whole cluster: what was found, then what is fine."""
     lines: list[str] = []
-    for finding in report.findings:
-        lines += _finding_lines(finding)
+    for finding, subjects in _grouped(report.findings):
+        lines += _finding_lines(finding, subjects)
+    lines += [f"ok    {remark}" for remark in report.remarks]
     fine = [row for row in report.rows if row.has_gpus and not row.reason]
     if fine:
-        gpus = sum(row.gpus for row in fine)
-        lines.append(f"ok    {_listed([row.name for row in fine])}: {gpus} GPUs, every checked link is whole")
-    without = sum(not row.has_gpus and not row.undiscovered for row in report.rows)
-    if without:
-        lines.append(f"-     {without} node{'s' if without > 1 else ''} without GPUs")
+        lines.append(f"ok    {_gpus_of(fine)}, every checked link is whole")
+    lines += _withheld_lines([row for row in report.rows if row.withheld])
+    cordoned = [row.name for row in report.rows if row.cordoned]
+    if cordoned:
+        lines.append(f"-     {_listed(cordoned)}: cordoned, no new pod goes there")
+    lines += [f"-     {line}" for line in unseen_lines(report.rows)]
     return "\n".join([*lines, counts(report)])
+
+
+def _without_verdicts(row: NodeRow) -> str:
+    if row.unseen:
+        return f"-     {row.name}  nobody has looked for GPUs here yet: {row.unseen}"
+    return f"ok    {row.name}  no NVIDIA GPU"
+
+
+def _withheld_lines(rows: Sequence[NodeRow]) -> list[str]:
+    """GPUs that work and that nobody offers, by the reason why."""
+    by_reason: dict[str, list[NodeRow]] = {}
+    for row in rows:
+        if row.withheld:
+            by_reason.setdefault(row.withheld.message, []).append(row)
+    return [f"-     {_gpus_of(those)}, not offered: {why}" for why, those in by_reason.items()]
+
+
+def _gpus_of(rows: Sequence[NodeRow]) -> str:
+    return f"{_listed([row.name for row in rows])}: {counted(sum(row.gpus for row in rows), 'GPU')}"
+
+
+def _grouped(findings: Sequence[Finding]) -> list[tuple[Finding, list[str]]]:
+    """The same words about many nodes are said once."""
+    groups: dict[Finding, list[str]] = {}
+    for finding in findings:
+        groups.setdefault(replace(finding, subject=""), []).append(finding.subject)
+    return list(groups.items())
 
 
 def counts(report: Report) -> str:
     """ "1 problem, 1 waiting"; "nothing found" for a healthy cluster."""
     words = ((Severity.PROBLEM, "problem"), (Severity.WARNING, "warning"), (Severity.WAITING, "waiting"))
-    parts = [_counted(number, word) for severity, word in words if (number := report.count(severity))]
+    parts = [
+        f"{number} {word}" if severity is Severity.WAITING else counted(number, word)
+        for severity, word in words
+        if (number := report.count(severity))
+    ]
     return ", ".join(parts) or "nothing found"
-
-
-def _counted(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 or word == "waiting" else f"{number} {word}s"
 
 
 def _verdict_lines(verdict: Verdict) -> list[str]:
@@ -64,8 +95,9 @@ def _verdict_lines(verdict: Verdict) -> list[str]:
     return lines
 
 
-def _finding_lines(finding: Finding) -> list[str]:
-    about = f"{finding.subject}  {finding.link}" if finding.link else finding.subject
+def _finding_lines(finding: Finding, subjects: Sequence[str]) -> list[str]:
+    whom = _listed(subjects)
+    about = f"{whom}  {finding.link}" if finding.link else whom
     lines = [f"{_OF_SEVERITY[finding.severity]:<5} {about}  {finding.message}"]
     lines += [f"      why   {line}" for line in finding.evidence[:_MOST_EVIDENCE]]
     if finding.next_step:

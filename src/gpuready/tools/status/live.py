@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from gpuready.tools.node_rows import NodeRow
+from gpuready.tools.node_rows import NodeRow, unseen_lines
 from gpuready.tools.placement import Object
 from gpuready.tools.status import table
 
@@ -28,7 +28,9 @@ class LiveScreen:
         self._live = live
 
     def show(self, rows: Sequence[NodeRow], policies: Sequence[Object]) -> None:
-        self._live.update(Group(Text(table.policy_line(policies)), drawn(rows)), refresh=True)
+        parts = [drawn(rows)] if table.shown(rows) else []
+        rest = [Text(line) for line in unseen_lines(rows)]
+        self._live.update(Group(Text(table.policy_line(policies)), *parts, *rest), refresh=True)
 
 
 def drawn(rows: Sequence[NodeRow]) -> Table:

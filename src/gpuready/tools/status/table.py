@@ -5,24 +5,38 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpuready.tools.node_rows import NodeRow
+from gpuready import names
+from gpuready.tools.node_rows import NodeRow, unseen_lines
 from gpuready.tools.placement import Object, name_of
+from gpuready.tools.policies import not_installed, state_of
 
-HEAD = ("NODE", "DRIVER", "RUNTIME", "PLUGIN", "CUDA", "GPUS", "HEALTHY", "REASON")
+# GPUS and HEALTHY are cards; OFFERED is what pods may ask for: more where a card is shared.
+HEAD = ("NODE", "DRIVER", "RUNTIME", "PLUGIN", "CUDA", "GPUS", "HEALTHY", "OFFERED", "REASON")
 _GAP = "   "
 
 
 def cells_of(row: NodeRow) -> tuple[str, ...]:
     columns = row.columns
     if row.undiscovered:
-        return (row.name, "-", "-", "-", "-", "?", "?", row.reason)
-    counts = (str(row.gpus), str(row.healthy))
+        return (row.name, "-", "-", "-", "-", "?", "?", "?", row.reason)
+    counts = (str(row.gpus), str(row.healthy), offered_text(row.offered))
     return (
         row.name,
         *(columns[name] for name in ("driver", "runtime", "plugin", "cuda")),
         *counts,
         row.reason,
     )
+
+
+def offered_text(offered: Mapping[str, int]) -> str:
+    """ "8"; "5 gpu.shared" for another name than nvidia.com/gpu."""
+    plain = [f"{count}" for name, count in offered.items() if name == names.GPU_RESOURCE]
+    named = [
+        f"{count} {name.partition('/')[2]}"
+        for name, count in sorted(offered.items())
+        if name != names.GPU_RESOURCE
+    ]
+    return ", ".join([*plain, *named]) or "0"
 
 
 def shown(rows: Sequence[NodeRow]) -> list[NodeRow]:
@@ -34,26 +48,30 @@ def policy_line(policies: Sequence[Object]) -> str:
     """The policy in force; the ones that wait after it."""
     if not policies:
         return "no ClusterPolicy"
-    ordered = sorted(policies, key=lambda policy: _state(policy) == "ignored")
+    ordered = sorted(policies, key=lambda policy: state_of(policy) == "ignored")
     return "; ".join(_one_policy(policy) for policy in ordered)
 
 
 def _one_policy(policy: Object) -> str:
     row = _ready_condition(policy)
-    told = row.get("message") or row.get("reason") if _state(policy) not in ("ready", "ignored") else ""
-    line = f"policy {name_of(policy)}: {_state(policy) or 'not answered yet'}"
-    return f"{line} ({told})" if told else line
+    state, missing = state_of(policy), not_installed(policy)
+    told = row.get("message") or row.get("reason") if state not in ("ready", "ignored") else ""
+    line = f"policy {name_of(policy)}: {state or 'not answered yet'}"
+    line = f"{line} ({told})" if told else line
+    return f"{line}; {missing}" if missing and state != "ignored" else line
 
 
 def plain(rows: Sequence[NodeRow], policies: Sequence[Object]) -> str:
     """The whole table as lines."""
+    if not shown(rows):
+        return "\n".join([policy_line(policies), *(unseen_lines(rows) or ["no node"])])
     cells = [HEAD, *(cells_of(row) for row in shown(rows))]
     widths = [max(len(line[column]) for line in cells) for column in range(len(HEAD))]
     lines = [
         _GAP.join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
         for line in cells
     ]
-    return "\n".join([policy_line(policies), *lines, *_rest(rows)])
+    return "\n".join([policy_line(policies), *lines, *unseen_lines(rows)])
 
 
 def changes(before: Sequence[NodeRow], after: Sequence[NodeRow]) -> list[str]:
@@ -75,23 +93,15 @@ def to_json(rows: Sequence[NodeRow], policies: Sequence[Object]) -> dict[str, An
         "policies": [
             {
                 "name": name_of(policy),
-                "state": _state(policy),
+                "state": state_of(policy),
                 "reason": _ready_condition(policy).get("reason", ""),
             }
             for policy in policies
         ],
         "nodes": [row.to_json() for row in shown(rows)],
-        "nodesWithoutGpus": len(rows) - len(shown(rows)),
+        "nodesWithoutGpus": sum(not row.unseen for row in rows) - len(shown(rows)),
+        "nodesNotLookedAt": sum(bool(row.unseen) for row in rows),
     }
-
-
-def _rest(rows: Sequence[NodeRow]) -> list[str]:
-    without = len(rows) - len(shown(rows))
-    return [f"{without} node{'s' if without > 1 else ''} without GPUs"] if without else []
-
-
-def _state(policy: Object) -> str:
-    return str((policy.get("status") or {}).get("state") or "")
 
 
 def _ready_condition(policy: Object) -> Mapping[str, Any]:

@@ -1,0 +1,17 @@
+"""What a ClusterPolicy's status says, in a few words. Pure."""
+
+from __future__ import annotations
+
+from gpuready.tools.placement import Object
+
+
+def state_of(policy: Object) -> str:
+    """ready, notReady, ignored; "" while nobody has answered it."""
+    return str((policy.get("status") or {}).get("state") or "")
+
+
+def not_installed(policy: Object) -> str:
+    """What it enables and this version has no code for, as a phrase; "" when there is nothing."""
+    rows = (policy.get("status") or {}).get("operands") or ()
+    names = [str(row.get("name")) for row in rows if row.get("state") == "notImplemented"]
+    return f"not installed by this version: {', '.join(names)}" if names else ""

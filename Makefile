@@ -8,7 +8,7 @@ CLUSTER ?= gpuready
 FILE ?= examples/cluster-demo.yaml
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench sim down format stubs crds requirements picture clean
+.PHONY: help setup demo test kubernetes conformance check bench sim down format stubs crds requirements picture clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,6 +28,12 @@ demo: setup ## the main job on a simulated cluster, start to finish (under 2 min
 
 test: setup ## unit and simulator tests (under 5 minutes)
 	$(BIN)/python -m pytest
+
+kubernetes: setup ## build real Kubernetes and etcd from their Go modules, outside the tree (needs Go; 12 minutes once)
+	$(BIN)/python -m gpuready_sim.kubernetes.build
+
+conformance: setup ## the same expectations of the simulator's API server and of the real one (after `make kubernetes`)
+	$(BIN)/python -m pytest tests/conformance -rs
 
 check: setup ## lint, format, types, imports, generated files up to date
 	$(BIN)/ruff check .

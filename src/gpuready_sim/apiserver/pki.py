@@ -7,6 +7,7 @@ import datetime
 import ipaddress
 import os
 import secrets
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,12 +18,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 _DAY = datetime.timedelta(days=1)
-_NAMES = (
+API_SERVER_NAMES = (
     "localhost",
     "kubernetes",
     "kubernetes.default",
     "kubernetes.default.svc",
     "kubernetes.default.svc.cluster.local",
+    "127.0.0.1",
+    "10.96.0.1",
 )
 
 
@@ -50,10 +53,10 @@ def load_or_create(directory: Path, host: str) -> Identity:
         _create_certificates(directory, host)
     signing_path = directory / "service-account.key"
     if not signing_path.exists():
-        _write_secret(signing_path, _key_pem(ec.generate_private_key(ec.SECP256R1())))
+        write_secret(signing_path, _key_pem(ec.generate_private_key(ec.SECP256R1())))
     token_path = directory / "admin.token"
     if not token_path.exists():
-        _write_secret(token_path, secrets.token_urlsafe(32).encode())
+        write_secret(token_path, secrets.token_urlsafe(32).encode())
     signing_key = serialization.load_pem_private_key(signing_path.read_bytes(), None)
     assert isinstance(signing_key, ec.EllipticCurvePrivateKey)
     return Identity(
@@ -65,16 +68,18 @@ def load_or_create(directory: Path, host: str) -> Identity:
     )
 
 
-def kubeconfig(identity: Identity, url: str, *, cluster: str = "gpuready-sim") -> str:
-    """A kubeconfig for the administrator, complete in itself."""
-    ca = base64.b64encode(identity.ca_pem.encode()).decode()
+def kubeconfig(
+    ca_pem: str, token: str, url: str, *, user: str = "admin", cluster: str = "gpuready-sim"
+) -> str:
+    """A kubeconfig for the owner of a token, complete in itself."""
+    ca = base64.b64encode(ca_pem.encode()).decode()
     return yaml.safe_dump(
         {
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [{"name": cluster, "cluster": {"server": url, "certificate-authority-data": ca}}],
-            "users": [{"name": "admin", "user": {"token": identity.admin_token}}],
-            "contexts": [{"name": cluster, "context": {"cluster": cluster, "user": "admin"}}],
+            "users": [{"name": user, "user": {"token": token}}],
+            "contexts": [{"name": cluster, "context": {"cluster": cluster, "user": user}}],
             "current-context": cluster,
         },
         sort_keys=False,
@@ -84,35 +89,70 @@ def kubeconfig(identity: Identity, url: str, *, cluster: str = "gpuready-sim") -
 def write_kubeconfig(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + ".new")
-    _write_secret(temporary, text.encode())
+    write_secret(temporary, text.encode())
     temporary.rename(path)
 
 
 def _create_certificates(directory: Path, host: str) -> None:
     """An authority and a server certificate; ca.crt comes last, as the mark that all is there."""
-    ca_key = ec.generate_private_key(ec.SECP256R1())
-    ca_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "gpuready-sim-ca")])
-    ca = (
-        _builder(ca_name, ca_name, ca_key.public_key())
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .add_extension(_ca_usage(), critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key()), critical=False)
-        .sign(ca_key, hashes.SHA256())
-    )
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver")])
-    server = (
-        _builder(name, ca_name, key.public_key())
-        .add_extension(x509.SubjectAlternativeName(_alternative_names(host)), critical=False)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False
+    authority = Authority("gpuready-sim-ca")
+    issued = authority.server("kube-apiserver", [*API_SERVER_NAMES, host])
+    write_secret(directory / "server.key", issued.key.encode())
+    (directory / "server.crt").write_text(issued.certificate)
+    (directory / "ca.crt").write_text(authority.certificate)
+
+
+@dataclass(frozen=True)
+class Issued:
+    """A certificate and its key, PEM."""
+
+    certificate: str
+    key: str
+
+
+class Authority:
+    """Issues certificates; its own key is nowhere but in memory."""
+
+    def __init__(self, name: str) -> None:
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        public = self._key.public_key()
+        ca = (
+            _builder(self._name, self._name, public)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+            .add_extension(_ca_usage(), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+            .sign(self._key, hashes.SHA256())
         )
-        .sign(ca_key, hashes.SHA256())
-    )
-    _write_secret(directory / "server.key", _key_pem(key))
-    (directory / "server.crt").write_bytes(server.public_bytes(serialization.Encoding.PEM))
-    (directory / "ca.crt").write_bytes(ca.public_bytes(serialization.Encoding.PEM))
+        self.certificate = _pem(ca)
+
+    def server(self, name: str, hosts: Iterable[str]) -> Issued:
+        """For somebody who is reached by these names and addresses (and may also be a client)."""
+        return self._issue(name, (), tuple(dict.fromkeys(hosts)))
+
+    def client(self, name: str, groups: Sequence[str] = ()) -> Issued:
+        """For a Kubernetes user: its name is the common name, its groups are the organizations."""
+        return self._issue(name, groups, ())
+
+    def _issue(self, name: str, groups: Sequence[str], hosts: Sequence[str]) -> Issued:
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
+        subject.append(x509.NameAttribute(NameOID.COMMON_NAME, name))
+        usages = [ExtendedKeyUsageOID.CLIENT_AUTH] + ([ExtendedKeyUsageOID.SERVER_AUTH] if hosts else [])
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        builder = (
+            _builder(x509.Name(subject), self._name, key.public_key())
+            .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
+            .add_extension(issuer, critical=False)
+        )
+        if hosts:
+            names = x509.SubjectAlternativeName([_general_name(host) for host in hosts])
+            builder = builder.add_extension(names, critical=False)
+        return Issued(_pem(builder.sign(self._key, hashes.SHA256())), _key_pem(key).decode())
+
+
+def _pem(certificate: x509.Certificate) -> str:
+    return certificate.public_bytes(serialization.Encoding.PEM).decode()
 
 
 def _builder(name: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
@@ -142,15 +182,11 @@ def _ca_usage() -> x509.KeyUsage:
     )
 
 
-def _alternative_names(host: str) -> list[x509.GeneralName]:
-    addresses = dict.fromkeys(["127.0.0.1", "10.96.0.1"])
-    names = dict.fromkeys(_NAMES)
+def _general_name(host: str) -> x509.GeneralName:
     try:
-        addresses[str(ipaddress.ip_address(host))] = None
+        return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
-        names[host] = None
-    found: list[x509.GeneralName] = [x509.DNSName(name) for name in names]
-    return found + [x509.IPAddress(ipaddress.ip_address(address)) for address in addresses]
+        return x509.DNSName(host)
 
 
 def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
@@ -159,7 +195,8 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     )
 
 
-def _write_secret(path: Path, content: bytes) -> None:
+def write_secret(path: Path, content: bytes) -> None:
+    """For the owner's eyes only."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)

@@ -55,7 +55,7 @@ async def _serve(options: Options) -> None:
         settings=options.settings,
     )
     if options.kubeconfig is not None:
-        text = pki.kubeconfig(identity, f"https://{options.host}:{port}")
+        text = pki.kubeconfig(identity.ca_pem, identity.admin_token, f"https://{options.host}:{port}")
         pki.write_kubeconfig(options.kubeconfig, text)
     server = Server(app, identity)
     await server.serve(sockets=[listener])

@@ -17,6 +17,7 @@ from gpuready.chain.wording import counted
 DISABLED, OPTED_OUT = "Disabled", "OptedOut"
 _PAUSED = "paused"
 _WAITS = "WaitingFor"  # reasons of the plugin's own that may end by themselves
+_DRIVER_MISSED = ("NvmlLibraryNotFound", "DriverNotLoaded", "DriverLibraryMismatch")
 _NOT_REGISTERED = "NotRegistered"
 _MOST_NAMED = 4  # devices that a message names before it counts the rest
 
@@ -213,10 +214,15 @@ def _with_a_problem(facts: PluginFacts) -> Verdict | None:
     """The plugin is not registered and says why; that it is about to be is no reason."""
     record = _record(facts)
     problem = record.problem
-    if problem is None or record.registered or problem.reason == _NOT_REGISTERED:
+    if problem is None or problem.reason == _NOT_REGISTERED:
         return None
-    state = State.WAITING if problem.reason.startswith(_WAITS) else State.BROKEN
-    return _as_told(problem, state)
+    if problem.reason.startswith(_WAITS):
+        return _as_told(problem, State.WAITING)
+    if record.registered:
+        return None
+    # The driver link is whole: a plugin that still misses the driver is about to look again.
+    is_behind = problem.reason in _DRIVER_MISSED and not facts.settled
+    return _as_told(problem, State.WAITING if is_behind else State.BROKEN)
 
 
 def _unregistered(facts: PluginFacts) -> Verdict | None:

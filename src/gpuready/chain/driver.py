@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from gpuready.chain.device_plugin import advice
 from gpuready.chain.verdict import Link, State, Verdict
 from gpuready.chain.wording import counted
 
@@ -20,6 +21,7 @@ from gpuready.chain.wording import counted
 NVML_DRIVER_NOT_LOADED = 9
 NVML_LIBRARY_NOT_FOUND = 12
 NVML_GPU_IS_LOST = 15
+NVML_RESET_REQUIRED = 16
 NVML_LIB_RM_VERSION_MISMATCH = 18
 
 
@@ -72,12 +74,13 @@ class DriverTree:
 
 @dataclass(frozen=True)
 class ListedGpu:
-    """One GPU as the NVML child saw it; `problem` is empty when it answers and is sound."""
+    """One GPU as the NVML child saw it; `problem` is empty and `code` (NVML's) 0 when it answers."""
 
     index: int
     uuid: str
     pci_address: str
     problem: str = ""
+    code: int = 0
     info_rom_corrupt: bool = False
     answers: bool = True
 
@@ -161,6 +164,8 @@ def judge(facts: DriverFacts) -> Verdict:
         return _missing(facts) if unwanted else _installing(facts, "its libraries are not there yet")
     if not tree_of(facts).library:
         return _library_missing(facts)
+    if not tree_of(facts).version:
+        return _version_unknown(facts)
     if facts.nvml.probe is Probe.ANSWERED:
         return _answered(facts)
     return _no_answer(facts)
@@ -224,12 +229,16 @@ def _missing_remarks(missing: Sequence[str]) -> list[tuple[str, str, str]]:
     return [("GpuMissing", said, step)]
 
 
+# What brings a silent GPU back, in the words of the health engine, so that both say the same of one GPU.
+_RECOVERY_OF = {NVML_GPU_IS_LOST: "RebootNode", NVML_RESET_REQUIRED: "ResetGpu"}
+
+
 def _silent_remarks(silent: Sequence[ListedGpu]) -> list[tuple[str, str, str]]:
     return [
         (
             "GpuNotAnswering",
             f"{_named(gpu)} does not answer ({gpu.problem})",
-            f"reset GPU {gpu.index} or reboot the node",
+            advice(_RECOVERY_OF.get(gpu.code, "Observe"), gpu.index),
         )
         for gpu in silent
     ]
@@ -297,6 +306,20 @@ def _not_loaded(facts: DriverFacts) -> Verdict:
         evidence=("/sys/module/nvidia does not exist", f"library {tree.library}"),
         next_step="modprobe nvidia and read the kernel log; the module may be built for another kernel, "
         "or Secure Boot or nouveau keep it out",
+    )
+
+
+def _version_unknown(facts: DriverFacts) -> Verdict:
+    """NVML may even answer; but which files belong to the driver is told by its version alone."""
+    library = tree_of(facts).library
+    return _verdict(
+        State.BROKEN,
+        "LibraryVersionUnknown",
+        f"the name of the driver's library {library} carries no version: a container could not be given "
+        "the files that belong to it",
+        evidence=(_module_line(facts),),
+        next_step="reinstall the driver's user-space files, so that libnvidia-ml.so.1 leads to "
+        f"libnvidia-ml.so.{facts.module_version or 'VERSION'}",
     )
 
 

@@ -169,6 +169,27 @@ NOTHING: dict[str, int] = {}
             id="the plugin waits itself",
         ),
         pytest.param(
+            facts(
+                record=record(
+                    registered=True, problem=Problem("WaitingForDriver", "waiting for the driver: its gate")
+                )
+            ),
+            State.WAITING,
+            "WaitingForDriver",
+            ["its gate"],
+            id="the plugin was registered and waits for the driver again",
+        ),
+        pytest.param(
+            facts(
+                record=record(registered=False, problem=Problem("DriverNotLoaded", "not loaded")),
+                settled=False,
+            ),
+            State.WAITING,
+            "DriverNotLoaded",
+            [],
+            id="the driver has just come, and the plugin has not seen it yet",
+        ),
+        pytest.param(
             facts(record=record(registered=False, problem=Problem("NotRegistered", "connection refused"))),
             State.BROKEN,
             "PluginNotRegistered",

@@ -314,3 +314,33 @@ def test_several_remarks_are_all_told_and_the_first_gives_the_reason() -> None:
     assert verdict.reason == "GpuMissing"
     assert "infoROM of GPU 2" in verdict.message
     assert address_of(3) in verdict.message
+
+
+@pytest.mark.parametrize(
+    ("code", "step"),
+    [
+        pytest.param(driver.NVML_GPU_IS_LOST, "reboot the node: GPU 3 comes back only so", id="lost"),
+        pytest.param(
+            driver.NVML_RESET_REQUIRED,
+            "reset GPU 3 once nothing uses it (nvidia-smi --gpu-reset -i 3)",
+            id="reset required",
+        ),
+    ],
+)
+def test_a_silent_gpu_gets_the_same_advice_as_from_the_health_engine(code: int, step: str) -> None:
+    silent = ListedGpu(3, "GPU-3", address_of(3), problem="GPU is lost", code=code, answers=False)
+
+    verdict = driver.judge(facts(nvml=answered(*listed(3), silent)))
+
+    assert (verdict.reason, verdict.next_step) == ("GpuNotAnswering", step)
+
+
+@pytest.mark.parametrize("nvml", [answered(*listed(4)), failed(9)], ids=["NVML answers", "NVML refuses"])
+def test_a_library_whose_name_tells_no_version_is_no_working_driver(nvml: NvmlAnswer) -> None:
+    odd = tree(version="", library="/usr/lib64/libnvidia-ml.so.5.x")
+
+    verdict = driver.judge(facts(host=odd, nvml=nvml))
+
+    assert (verdict.state, verdict.reason) == (State.BROKEN, "LibraryVersionUnknown")
+    assert "/usr/lib64/libnvidia-ml.so.5.x" in verdict.message
+    assert "libnvidia-ml.so.570.86.10" in verdict.next_step

@@ -86,6 +86,21 @@ def test_an_unhealthy_gpu_is_a_warning_with_its_xid_and_its_action() -> None:
     assert finding.next_step == "GPU 3: reboot the node"
 
 
+def test_a_lost_gpu_is_one_finding_with_one_next_step() -> None:
+    silent = link(
+        "driver",
+        "degraded",
+        "GpuNotAnswering",
+        "570.86.10 works with 7 of 8 GPUs; GPU 3 (0000:1d:00.0) does not answer (GPU is lost)",
+        nextStep="reboot the node: GPU 3 comes back only so",
+    )
+    (finding,) = findings(
+        cluster(node("g1", gpus=8, healthy=7), gpu_nodes=[gpu_node("g1", silent, ILL, healthy=7)])
+    )
+
+    assert (finding.link, finding.next_step) == ("device-plugin", "GPU 3: reboot the node")
+
+
 def test_one_node_is_shown_link_by_link() -> None:
     seen = cluster(node("g1", gpus=8), gpu_nodes=[gpu_node("g1", WAITING_PLUGIN, MISMATCH)])
 

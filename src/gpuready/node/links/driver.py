@@ -248,7 +248,9 @@ def listed_of(inventory: Inventory) -> tuple[ListedGpu, ...]:
         for gpu in inventory.gpus
     ]
     silent = [
-        ListedGpu(failure.index, "", failure.pci_address, problem=failure.message, answers=False)
+        ListedGpu(
+            failure.index, "", failure.pci_address, problem=failure.message, code=failure.code, answers=False
+        )
         for failure in inventory.failures
     ]
     return tuple(sorted([*answering, *silent], key=lambda gpu: gpu.index))

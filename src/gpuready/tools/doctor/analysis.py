@@ -5,12 +5,14 @@ A healthy cluster yields no finding, and neither does a repaired one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gpuready import names
 from gpuready.chain import summary
+from gpuready.chain.verdict import Link, State, Verdict
 from gpuready.errors import UsageError
 from gpuready.operands.contract import UNSUPPORTED_IMAGE
 from gpuready.tools import policies as policies_
@@ -82,8 +84,23 @@ def _of_node(row: NodeRow) -> list[Finding]:
     """The first link that holds the node up; of a node that works, what is worth saying."""
     subject = f"node/{row.name}"
     broken = summary.first_broken(row.verdicts)
-    telling = [broken] if broken else list(row.verdicts)
+    telling = [broken] if broken else _each_gpu_once(row.verdicts)
     return [finding for verdict in telling if (finding := finding_of(subject, verdict))]
+
+
+def _each_gpu_once(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """A GPU that has stopped to answer shows in two links; the device plugin knows what it needs."""
+    by_link = {verdict.link: verdict for verdict in verdicts}
+    driver, plugin = by_link.get(Link.DRIVER), by_link.get(Link.DEVICE_PLUGIN)
+    if driver and plugin and driver.reason == "GpuNotAnswering" and plugin.state is State.DEGRADED:
+        named = _gpus_named(driver)
+        if named and named <= _gpus_named(plugin):
+            return [verdict for verdict in verdicts if verdict is not driver]
+    return list(verdicts)
+
+
+def _gpus_named(verdict: Verdict) -> set[str]:
+    return set(re.findall(r"GPU (\d+) \(", " ".join([verdict.message, *verdict.evidence])))
 
 
 # --- policy and operator ----------------------------------------------------------------------------------

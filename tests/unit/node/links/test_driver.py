@@ -95,7 +95,7 @@ async def test_a_silent_gpu_is_listed_beside_those_that_answer() -> None:
 
     assert answer.nvml.gpus == (
         ListedGpu(0, "GPU-0", address_of(0)),
-        ListedGpu(1, "", address_of(1), problem=lost.message, answers=False),
+        ListedGpu(1, "", address_of(1), problem=lost.message, code=15, answers=False),
     )
     assert answer.inventory is not None
     assert answer.inventory.gpus[0].product == "NVIDIA A100-SXM4-40GB"

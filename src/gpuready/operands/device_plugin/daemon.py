@@ -42,6 +42,7 @@ TICK_S, TICK_WITH_AGENT_S = 1.0, 5.0
 # /proc announces no change, and an NVML call that hangs none either: both are looked at this often. With a
 # node agent that does so every second and moves the gate, less often will do.
 _JOIN_S = 2.5
+_PORT_RETRY_S = 0.5
 _SETTLE_S = 0.02  # files that change together are looked at once
 
 NAME = "device-plugin"
@@ -115,9 +116,9 @@ class Daemon:
         self._feed.release()
         self._feed.start()
         changes = Changes()
-        probes = await self._serve_health()
         self._tick()
-        tasks = [asyncio.create_task(self._plugins.run()), asyncio.create_task(self._follow(changes))]
+        loops = (self._plugins.run(), self._follow(changes), self._answer_probes())
+        tasks = [asyncio.create_task(loop) for loop in loops]
         for task in tasks:
             task.add_done_callback(self._task_ended)
         try:
@@ -138,7 +139,7 @@ class Daemon:
             self._timer.cancel()
             for task in tasks:
                 task.cancel()
-            await self._end(probes)
+            await self._end()
 
     def stop(self) -> None:
         self._stopping = True
@@ -155,27 +156,31 @@ class Daemon:
         self._feed.look_now()
         self._wake()
 
-    async def _end(self, probes: asyncio.Server | None) -> None:
+    async def _end(self) -> None:
         """The kubelet hears the end and the driver is given up, within a few seconds."""
         self._feed.stop()
         await self._plugins.close()
         hangs = self._feed.silent_for() > self._settings.silent_s
         await asyncio.to_thread(self._feed.join, 0.1 if hangs else _JOIN_S)
-        if probes is not None:
-            probes.close()
         # A DaemonSet that is made anew starts its pod before the old one has ended: the record is its.
         if not self._plugins.has_successor():
             self._record_now(stopped=True)
 
-    async def _serve_health(self) -> asyncio.Server | None:
-        address = self._settings.pod_ip or "0.0.0.0"
-        try:
-            return await serve_health(
-                address, self._settings.health_port, healthy=lambda: (True, "ok"), ready=self._ready
-            )
-        except OSError as exc:
-            log.error("probes are not answered", address=address, reason=exc.strerror)
-            return None
+    async def _answer_probes(self) -> None:
+        """Until cancelled. A predecessor that ends may hold the port for a moment (on the host's network)."""
+        address, port = self._settings.pod_ip or "0.0.0.0", self._settings.health_port
+        is_told = False
+        while True:
+            try:
+                server = await serve_health(address, port, healthy=lambda: (True, "ok"), ready=self._ready)
+                break
+            except OSError as exc:
+                if not is_told:
+                    log.error("probes are not answered", address=address, reason=exc.strerror)
+                is_told = True
+                await asyncio.sleep(_PORT_RETRY_S)
+        async with server:
+            await server.serve_forever()
 
     # --- the loop ---------------------------------------------------------------------------------------
     def _turn(self) -> None:

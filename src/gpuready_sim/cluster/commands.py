@@ -55,7 +55,7 @@ class Commands:
         cluster = self._cluster
         processes: list[dict[str, Any]] = [
             {"name": "supervisor", "pid": os.getpid()},
-            {"name": "apiserver", "pid": cluster.api_server.pid},
+            *({"name": name, "pid": pid} for name, pid in cluster.control_plane.processes),
         ]
         if operator := cluster.operator:
             row = {"name": "operator", "pid": operator.pid, "restarts": operator.restarts}
@@ -64,7 +64,7 @@ class Commands:
         return {
             "name": cluster.place.name,
             "kubeconfig": str(cluster.place.kubeconfig),
-            "server": f"https://127.0.0.1:{cluster.api_server.port}",
+            "server": f"https://127.0.0.1:{cluster.control_plane.port}",
             "directory": str(cluster.place.directory),
             "started": cluster.started,
             "processes": processes,
@@ -126,7 +126,7 @@ class Commands:
             raise await self._in_use(machine, exc, wait_s) from exc
 
     async def _in_use(self, machine: Machine, error: DriverInUseError, wait_s: float) -> CommandError:
-        async with SimClient(self._cluster.api_server.access) as client:
+        async with SimClient(self._cluster.control_plane.access) as client:
             selector = f"spec.nodeName={machine.name}"
             pods = (await client.list(PODS, field_selector=selector))[0]
         who = holders.describe((Holder(*pair) for pair in error.holders), pods)
@@ -142,7 +142,7 @@ class Commands:
 
     async def _api_stop(self, args: Args) -> object:
         seconds = min(float(args["seconds"]), MAX_API_STOP_S)
-        await self._cluster.api_server.stop_for(seconds)
+        await self._cluster.control_plane.stop_for(seconds)
         return {"stoppedSeconds": seconds}
 
     def _machine(self, name: str) -> Machine:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 import sys
 import time
 from collections.abc import Iterator
-from typing import Any
+from enum import StrEnum
+from typing import Any, Protocol
 
 import yaml
 
@@ -32,8 +34,51 @@ START_S = 30.0
 _POLL_S = 0.05
 
 
-class ApiServer:
-    """The API server's process; it is started again when it ends by itself."""
+class Api(StrEnum):
+    """Which control plane a cluster has: the simulator's own, or a real one (`make kubernetes`)."""
+
+    EMBEDDED = "embedded"
+    KUBERNETES = "kubernetes"
+
+
+class ControlPlane(Protocol):
+    """The processes that serve the API, watched over.
+
+    access           the administrator's
+    kubelet_access   that of all simulated kubelets
+    has_controllers  scheduler and controllers are among its processes
+    processes        (name, pid or None)
+    """
+
+    port: int
+    has_controllers: bool
+
+    @property
+    def access(self) -> Access: ...
+    @property
+    def kubelet_access(self) -> Access: ...
+    @property
+    def processes(self) -> list[tuple[str, int | None]]: ...
+
+    def kubelet_tls(self, node: str, address: str) -> ssl.SSLContext | None:
+        """For the kubelet's port; None where the API server speaks plain HTTP to kubelets."""
+
+    async def start(self) -> None:
+        """Returns when kubelets may join."""
+
+    async def stop(self) -> None: ...
+
+    async def stop_for(self, seconds: float) -> None:
+        """The API server is gone for a while: connections break at once, and nobody listens."""
+
+    async def keep_alive(self) -> None:
+        """Until cancelled."""
+
+
+class EmbeddedControlPlane:
+    """The simulator's API server; it is started again when it ends by itself."""
+
+    has_controllers = False
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -54,12 +99,19 @@ class ApiServer:
         return [sys.executable, "-m", "gpuready_sim.apiserver", *words]
 
     @property
-    def pid(self) -> int | None:
-        return self._child.pid
+    def processes(self) -> list[tuple[str, int | None]]:
+        return [(self._child.name, self._child.pid)]
 
     @property
     def access(self) -> Access:
         return Access.from_kubeconfig(self._place.kubeconfig)
+
+    @property
+    def kubelet_access(self) -> Access:
+        return self.access
+
+    def kubelet_tls(self, node: str, address: str) -> None:
+        return None
 
     async def start(self) -> None:
         self._wanted = True
@@ -71,13 +123,11 @@ class ApiServer:
         await self._child.stop()
 
     async def stop_for(self, seconds: float) -> None:
-        """Gone for a while: connections break at once, and nobody listens until it is back."""
         await self.stop()
         await asyncio.sleep(seconds)
         await self.start()
 
     async def keep_alive(self) -> None:
-        """Until cancelled."""
         while True:
             if self._wanted and self._child.pid is None:
                 log.error("the API server ended; it is started again: %s", self._child.last_lines())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -56,10 +57,10 @@ class Machine:
         if installed and self.spec.gpus:
             hardware.load_driver(self.directory, installed)
 
-    async def start(self, client: SimClient) -> None:
-        """Start the kubelet; returns once the Node is registered."""
+    async def start(self, client: SimClient, tls: ssl.SSLContext | None = None) -> None:
+        """Start the kubelet, with HTTPS on its port if `tls`; returns once the Node is registered."""
         identity = _identity(self.spec, self.address)
-        self._kubelet = Kubelet(identity, node_dir=self.directory, client=client, timing=self.timing)
+        self._kubelet = Kubelet(identity, node_dir=self.directory, client=client, timing=self.timing, tls=tls)
         await self._kubelet.start()
 
     async def wait_failed(self) -> None:

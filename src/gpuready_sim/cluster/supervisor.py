@@ -14,7 +14,9 @@ from gpuready_sim.client import SimClient
 from gpuready_sim.cluster.commands import Commands
 from gpuready_sim.cluster.control_plane import (
     OPERATOR_NAMESPACE,
-    ApiServer,
+    Api,
+    ControlPlane,
+    EmbeddedControlPlane,
     Operator,
     create_namespace,
     install_crds,
@@ -34,11 +36,18 @@ NODES_READY_S = 60.0
 class Supervisor:
     """One running cluster: everything that a command may touch."""
 
-    def __init__(self, place: Place, spec: ClusterSpec, *, with_operator: bool = True) -> None:
+    def __init__(
+        self,
+        place: Place,
+        spec: ClusterSpec,
+        *,
+        with_operator: bool = True,
+        api: Api = Api.EMBEDDED,
+    ) -> None:
         self.place = place
         self.spec = spec
         self.started = time.time()
-        self.api_server = ApiServer(place)
+        self.control_plane = _control_plane(api, place, spec)
         self.operator = Operator(place) if with_operator else None
         self.machines: dict[str, Machine] = {}
 
@@ -55,23 +64,20 @@ class Supervisor:
     @asynccontextmanager
     async def _running(self) -> AsyncIterator[list[asyncio.Task[None]]]:
         async with AsyncExitStack() as stack:
-            await self.api_server.start()
-            stack.push_async_callback(self.api_server.stop)
-            access = self.api_server.access
-            client = await stack.enter_async_context(SimClient(access))
+            control_plane = self.control_plane
+            stack.push_async_callback(control_plane.stop)
+            await control_plane.start()
+            client = await stack.enter_async_context(SimClient(control_plane.access))
             await create_namespace(client, OPERATOR_NAMESPACE)
             addresses = claim_addresses(self.place.name)
             stack.callback(addresses.close)
             await self._build_machines(addresses)
-            settings = Settings(node_grace_s=self.spec.node_grace_s)
-            tasks = [
-                asyncio.create_task(run_controllers(client, settings)),
-                asyncio.create_task(self.api_server.keep_alive()),
-            ]
+            tasks = [asyncio.create_task(control_plane.keep_alive())]
+            if not control_plane.has_controllers:
+                settings = Settings(node_grace_s=self.spec.node_grace_s)
+                tasks.append(asyncio.create_task(run_controllers(client, settings)))
             stack.push_async_callback(_cancel, tasks)
-            kubelets = await stack.enter_async_context(SimClient(access, user_agent="sim-kubelet"))
-            stack.push_async_callback(self._power_off)
-            await asyncio.gather(*(machine.start(kubelets) for machine in self.machines.values()))
+            await self._start_machines(stack)
             tasks += [asyncio.create_task(machine.wait_failed()) for machine in self.machines.values()]
             server = await control.serve(self.place.control, Commands(self).handle)
             stack.callback(self.place.control.unlink, missing_ok=True)
@@ -91,6 +97,13 @@ class Supervisor:
             await asyncio.to_thread(machine.build)
             self.machines[node.name] = machine
 
+    async def _start_machines(self, stack: AsyncExitStack) -> None:
+        access = self.control_plane.kubelet_access
+        client = await stack.enter_async_context(SimClient(access, user_agent="sim-kubelet"))
+        stack.push_async_callback(self._power_off)
+        tls = {m.name: self.control_plane.kubelet_tls(m.name, m.address) for m in self.machines.values()}
+        await asyncio.gather(*(m.start(client, tls[m.name]) for m in self.machines.values()))
+
     async def _power_off(self) -> None:
         await asyncio.gather(*(machine.stop() for machine in self.machines.values()), return_exceptions=True)
 
@@ -101,6 +114,14 @@ class Supervisor:
                 f"not Ready after {NODES_READY_S:g} s: {', '.join(sorted(missing))}",
                 next_step=f"see {self.place.logs}",
             )
+
+
+def _control_plane(api: Api, place: Place, spec: ClusterSpec) -> ControlPlane:
+    if api is Api.EMBEDDED:
+        return EmbeddedControlPlane(place)
+    from gpuready_sim.kubernetes.control_plane import KubernetesControlPlane
+
+    return KubernetesControlPlane(place, node_grace_s=spec.node_grace_s)
 
 
 async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
@@ -114,6 +135,7 @@ async def supervise(
     spec: ClusterSpec,
     *,
     with_operator: bool,
+    api: Api = Api.EMBEDDED,
     on_clean: Callable[[], None],
     on_ready: Callable[[Supervisor], None],
     stop: asyncio.Event,
@@ -128,4 +150,4 @@ async def supervise(
         place.clean()
         on_clean()
         log.info("cluster %s starts, process %s", place.name, os.getpid())
-        await Supervisor(place, spec, with_operator=with_operator).run(on_ready, stop)
+        await Supervisor(place, spec, with_operator=with_operator, api=api).run(on_ready, stop)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable, Mapping
 
 from aiohttp import web
@@ -14,12 +15,15 @@ FindContainer = Callable[[str, str, str, bool], Container | str]
 
 
 class KubeletServer:
-    """Plain HTTP; the port is known once it is started."""
+    """Plain HTTP, or HTTPS with `tls`; the port is known once it is started."""
 
-    def __init__(self, address: str, port: int, find_container: FindContainer) -> None:
+    def __init__(
+        self, address: str, port: int, find_container: FindContainer, tls: ssl.SSLContext | None = None
+    ) -> None:
         self.port = port
         self._address = address
         self._find_container = find_container
+        self._tls = tls
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> None:
@@ -40,7 +44,7 @@ class KubeletServer:
 
     async def _listen(self, port: int) -> None:
         assert self._runner is not None
-        site = web.TCPSite(self._runner, self._address, port)
+        site = web.TCPSite(self._runner, self._address, port, ssl_context=self._tls)
         await site.start()
         self.port = self._runner.addresses[0][1]
 

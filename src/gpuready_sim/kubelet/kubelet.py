@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -44,11 +45,13 @@ class Kubelet:
         node_dir: Path,
         client: SimClient,
         timing: Timing | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.identity = identity
         self.timing = timing or Timing()
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self._client = client
+        self._tls = tls
         self._runtime = Runtime(node_dir)
         self._kubelet_dir = self._runtime.node_root / "var/lib/kubelet"
         self._events = EventRecorder(client, identity.name)
@@ -122,7 +125,9 @@ class Kubelet:
         self._pod_resources = PodResourcesServer(
             self._kubelet_dir / "pod-resources", self._devices, self._active_pods
         )
-        self._server = KubeletServer(self.identity.address, self.identity.port, self._container_for_logs)
+        self._server = KubeletServer(
+            self.identity.address, self.identity.port, self._container_for_logs, self._tls
+        )
         self._node = NodeWriter(
             self.identity,
             self._runtime.node_root,

@@ -17,9 +17,9 @@ from pathlib import Path
 from gpuready_sim.errors import SimulatorError
 
 KUBERNETES_VERSION = "v1.36.3"
-ETCD_VERSION = "3.6.8"
+CONTAINERD_VERSION = "v2.2.1"
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
-NODE = ("kubelet",)
+NODE = ("kubelet", "containerd", "containerd-shim-runc-v2")
 VARIABLE = "KUBEBUILDER_ASSETS"
 _VERSION_S = 20
 
@@ -38,13 +38,14 @@ class Asset:
 
     def version(self) -> str:
         """What the program says of itself, "v1.36.3" or "3.6.8"; empty when it says nothing known."""
+        option = "-v" if "shim" in self.name else "--version"
         try:
             done = subprocess.run(
-                [self.path, "--version"], capture_output=True, text=True, timeout=_VERSION_S, check=False
+                [self.path, option], capture_output=True, text=True, timeout=_VERSION_S, check=False
             )
         except (OSError, subprocess.TimeoutExpired):
             return ""
-        found = re.search(r"(?:Kubernetes |etcd Version: )(\S+)", done.stdout)
+        found = re.search(r"(?:Kubernetes |etcd Version: |containerd/v2 |Version: +)(\S+)", done.stdout)
         return found.group(1) if found else ""
 
 

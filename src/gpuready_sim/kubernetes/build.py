@@ -1,4 +1,4 @@
-"""`make kubernetes`: compiles Kubernetes and etcd from their Go modules, once.
+"""`make kubernetes`: compiles Kubernetes, etcd and containerd from their Go modules, once.
 
     python -m gpuready_sim.kubernetes.build             # what is missing or out of date
     python -m gpuready_sim.kubernetes.build --check     # what is there; 0 all, 1 something is missing
@@ -33,6 +33,10 @@ MODULES = Path(__file__).parent / "modules"
 OLDEST_GO = (1, 26)
 RECORD = "gpuready-build.json"  # program -> digest of what it was built from
 _LAST_LINES = 12
+_STRIPPED = "-s -w"
+_CONTAINERD = "github.com/containerd/containerd/v2"
+# Snapshotters that want C libraries or kernel modules.
+_CONTAINERD_TAGS = "no_btrfs,no_devmapper,no_zfs"
 
 
 class BuildError(SimulatorError):
@@ -41,22 +45,38 @@ class BuildError(SimulatorError):
 
 @dataclass(frozen=True)
 class Program:
-    """name, the wrapper module that pins it, its package, and the linker's flags."""
+    """name, the wrapper module that pins it, its package, the linker's flags and the build tags."""
 
     name: str
     module: str
     package: str
-    flags: str
+    flags: str = _STRIPPED
+    tags: str = ""
 
     def digest(self) -> str:
         """Changes whenever the program would."""
-        seen = hashlib.sha256("\0".join((self.name, self.package, self.flags)).encode())
+        seen = hashlib.sha256("\0".join((self.name, self.package, self.flags, self.tags)).encode())
         for file in sorted((MODULES / self.module).iterdir()):
             seen.update(file.read_bytes())
         return seen.hexdigest()
 
 
-def _stamped() -> str:
+def programs() -> list[Program]:
+    """In the order in which they are built: the control plane, then what a node has."""
+    kubernetes = [
+        Program(name, "kubernetes", f"k8s.io/kubernetes/cmd/{name}", _kubernetes_flags())
+        for name in (*assets.CONTROL_PLANE, *assets.NODE)
+        if name.startswith("kube")
+    ]
+    containerd = [
+        Program(name, "containerd", f"{_CONTAINERD}/cmd/{name}", _containerd_flags(), _CONTAINERD_TAGS)
+        for name in assets.NODE
+        if name.startswith("containerd")
+    ]
+    return [Program("etcd", "etcd", "."), *kubernetes, *containerd]
+
+
+def _kubernetes_flags() -> str:
     major, minor = assets.KUBERNETES_VERSION.removeprefix("v").split(".")[:2]
     facts = {
         "gitVersion": assets.KUBERNETES_VERSION,
@@ -66,16 +86,11 @@ def _stamped() -> str:
     }
     places = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
     words = [f"-X {place}.{name}={value}" for place in places for name, value in facts.items()]
-    return " ".join(["-s", "-w", *words])
+    return " ".join([_STRIPPED, *words])
 
 
-def programs() -> list[Program]:
-    """In the order in which they are built: the small one first, then the one that compiles the most."""
-    kubernetes = [name for name in assets.CONTROL_PLANE + assets.NODE if name != "etcd"]
-    flags = _stamped()
-    return [Program("etcd", "etcd", ".", "-s -w")] + [
-        Program(name, "kubernetes", f"k8s.io/kubernetes/cmd/{name}", flags) for name in kubernetes
-    ]
+def _containerd_flags() -> str:
+    return f"{_STRIPPED} -X {_CONTAINERD}/version.Version={assets.CONTAINERD_VERSION}"
 
 
 def build(target: Path) -> list[str]:
@@ -166,7 +181,8 @@ def _go_env() -> dict[str, str]:
 def _build_one(go: str, program: Program, target: Path) -> None:
     with tempfile.TemporaryDirectory(dir=target, prefix=".build-") as scratch:
         fresh = Path(scratch, program.name)
-        argv = [go, "build", "-trimpath", "-ldflags", program.flags, "-o", str(fresh), program.package]
+        argv = [go, "build", "-trimpath", "-tags", program.tags, "-ldflags", program.flags]
+        argv += ["-o", str(fresh), program.package]
         done = subprocess.run(
             argv, cwd=MODULES / program.module, env=_go_env(), capture_output=True, text=True, check=False
         )

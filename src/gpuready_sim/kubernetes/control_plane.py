@@ -25,7 +25,7 @@ from gpuready_sim.kubernetes.credentials import KUBELETS, Credentials
 
 log = logging.getLogger(__name__)
 START_S = 60.0
-_POLL_S = 0.05
+_POLL_S = 0.1
 _BINDINGS = Resource(
     "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
 )

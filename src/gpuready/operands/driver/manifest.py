@@ -6,6 +6,9 @@ its pod is deleted (OnDelete).
 
 from __future__ import annotations
 
+import hashlib
+import json
+
 from gpuready import names
 from gpuready.api import images
 from gpuready.api.clusterpolicy import ClusterPolicy
@@ -26,6 +29,7 @@ ACCOUNT = "nvidia-driver"
 PROBE_CONFIG = "nvidia-driver-startup-probe"
 PROBE_SCRIPT = "startup-probe.sh"
 POOL_LABEL = "nvidia.com/node.os-version"
+DIGEST_ENV = "DRIVER_CONFIG_DIGEST"
 
 
 def is_enabled(policy: ClusterPolicy) -> bool:
@@ -103,7 +107,22 @@ def _container(policy: ClusterPolicy, pool: Pool) -> KubeObject:
             },
         ],
     }
+    container["env"] = [*container["env"], {"name": DIGEST_ENV, "value": config_digest(container)}]
     return with_resources(container, driver.resources)
+
+
+def config_digest(container: KubeObject) -> str:
+    """Differs where another driver, or the same in another way, would be installed, and nowhere else.
+
+    A driver container that starts anew with the digest of the loaded driver keeps the modules: it could not
+    unload them while a pod holds the GPU, and would fail for ever.
+
+    Source: gpu-operator v26.3.3, internal/state/driver.go (DRIVER_CONFIG_DIGEST); node-chain.md §2.
+    """
+    asked = {key: container[key] for key in ("image", "command", "args")}
+    literal = sorted((row["name"], row["value"]) for row in container["env"] if row.get("value"))
+    text = json.dumps({**asked, "env": literal}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _startup_probe(policy: ClusterPolicy) -> KubeObject:

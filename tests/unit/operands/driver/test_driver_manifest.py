@@ -1,0 +1,46 @@
+"""What of a policy makes the driver install itself anew."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuready.operands.driver.manifest import config_digest
+
+
+def container(**changes: Any) -> dict[str, Any]:
+    return {
+        "name": "nvidia-driver-ctr",
+        "image": "nvcr.io/nvidia/driver:570.86.10-ubuntu22.04",
+        "command": ["nvidia-driver"],
+        "args": ["init"],
+        "env": [{"name": "KERNEL_MODULE_TYPE", "value": "auto"}, {"name": "NODE_NAME", "valueFrom": {}}],
+        **changes,
+    }
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"image": "nvcr.io/nvidia/driver:570.124.06-ubuntu22.04"}, id="another version"),
+        pytest.param({"args": ["init", "--accept-license"]}, id="another argument"),
+        pytest.param({"env": [{"name": "KERNEL_MODULE_TYPE", "value": "open"}]}, id="other modules"),
+    ],
+)
+def test_another_driver_has_another_digest(changes):
+    assert config_digest(container(**changes)) != config_digest(container())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"startupProbe": {"periodSeconds": 7}}, id="another probe"),
+        pytest.param({"imagePullPolicy": "Always"}, id="another pull policy"),
+        pytest.param({"resources": {"limits": {"cpu": "1"}}}, id="other resources"),
+        pytest.param({"env": list(reversed(container()["env"]))}, id="another order"),
+        pytest.param({"env": [*container()["env"], {"name": "UNSET", "value": ""}]}, id="an empty variable"),
+    ],
+)
+def test_the_same_driver_has_the_same_digest(changes):
+    assert config_digest(container(**changes)) == config_digest(container())

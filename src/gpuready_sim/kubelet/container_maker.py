@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gpuready_sim.client import ApiStatus, Unreachable
+from gpuready_sim.kubelet import log_directories
 from gpuready_sim.kubelet.device_manager import RunOptions
 from gpuready_sim.kubelet.plugin_client import PluginError
 from gpuready_sim.kubelet.services import NodeServices
@@ -38,6 +39,7 @@ class ContainerMaker:
         except PluginError as exc:
             raise StartError(str(exc)) from exc
         options = self._node.devices().run_options(uid, name)
+        log_directories.make(self._node.runtime.node_root, pod, name)
         return await self._node.runtime.create(self._config(pod, env, options, restart))
 
     def _config(self, pod: Object, env: dict[str, str], options: RunOptions, restart: int) -> ContainerConfig:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuready_sim.client import PODS, ApiStatus, NotFound, Unreachable
-from gpuready_sim.kubelet import pod_status
+from gpuready_sim.kubelet import log_directories, pod_status
 from gpuready_sim.kubelet.admission import Rejection
 from gpuready_sim.kubelet.clock import timestamp
 from gpuready_sim.kubelet.container_loop import ContainerLoop
@@ -263,6 +263,7 @@ class PodWorker:
             if loop.container is not None:
                 await loop.container.remove()
         await self._volumes.tear_down()
+        log_directories.remove(self._node.runtime.node_root, self.pod)
 
     async def _cancel_tasks(self) -> None:
         current = asyncio.current_task()

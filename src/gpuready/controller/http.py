@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 from collections.abc import Awaitable, Callable, Generator
+from email.utils import formatdate
 from typing import Any
 
 import uvicorn
@@ -27,17 +29,27 @@ class Application:
             return
         route = self._routes.get(scope["path"])
         status, content_type, body = route() if route else (404, TEXT, b"not found\n")
-        headers = [(b"content-type", content_type.encode()), (b"content-length", str(len(body)).encode())]
+        headers = [
+            (b"date", formatdate(usegmt=True).encode()),
+            (b"content-type", content_type.encode()),
+            (b"content-length", str(len(body)).encode()),
+        ]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
 
 class Server(uvicorn.Server):
-    """Leaves the signals to the operator, which has more to stop than this."""
+    """Leaves the signals to the operator, which has more to stop than this, and sleeps until it is asked."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
         yield
+
+    async def main_loop(self) -> None:
+        # uvicorn's own wakes ten times a second, to renew the date in its headers and to look at a flag that
+        # nobody sets here: `serve` ends by being cancelled.
+        await self.on_tick(0)
+        await asyncio.Event().wait()
 
 
 def listen(host: str, port: int) -> socket.socket | None:
@@ -59,7 +71,13 @@ async def serve(application: Application, listener: socket.socket | None) -> Non
     if listener is None:
         return
     config = uvicorn.Config(
-        application, log_config=None, access_log=False, lifespan="off", http="httptools", ws="none"
+        application,
+        log_config=None,
+        access_log=False,
+        date_header=False,  # the application's own is of the moment
+        lifespan="off",
+        http="httptools",
+        ws="none",
     )
     with listener:
         await Server(config).serve(sockets=[listener])

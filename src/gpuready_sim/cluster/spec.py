@@ -76,15 +76,7 @@ class ClusterSpec:
 
     @classmethod
     def load(cls, path: Path) -> ClusterSpec:
-        try:
-            text = path.read_text()
-        except OSError as exc:
-            raise SpecError(
-                f"cannot read {path}",
-                why=exc.strerror or str(exc),
-                next_step="give --file a cluster.yaml; examples/ has some",
-            ) from exc
-        return cls.parse(text, source=str(path))
+        return cls.parse(read_spec(path), source=str(path))
 
     @classmethod
     def parse(cls, text: str, *, source: str = "cluster.yaml") -> ClusterSpec:
@@ -103,6 +95,22 @@ class ClusterSpec:
         return cls(tuple(nodes), float(reader.number_at("nodeGraceSeconds", 8)))
 
 
+def read_spec(path: Path) -> str:
+    """raises SpecError"""
+    try:
+        return path.read_text()
+    except (OSError, UnicodeError) as exc:
+        raise SpecError(
+            f"cannot read {path}",
+            why=getattr(exc, "strerror", None) or str(exc),
+            next_step="give --file a cluster.yaml; examples/ has some",
+        ) from exc
+
+
+def is_driver_version(text: str) -> bool:
+    return bool(_DRIVER_VERSION.fullmatch(text))
+
+
 def _nodes(entry: _Reader) -> list[NodeSpec]:
     entry.only("name", "count", "gpus", "driver", "kernel", "os", "labels", "taints", "cpu", "memory")
     name = entry.text_at("name")
@@ -112,8 +120,7 @@ def _nodes(entry: _Reader) -> list[NodeSpec]:
     where, version = _driver(entry, bool(gpus))
     system = entry.child("os")
     system.only("id", "version")
-    count = int(entry.number_at("count", 0))
-    names = [f"{name}-{i}" for i in range(count)] if "count" in entry else [name]
+    names = [f"{name}-{i}" for i in range(entry.count_at("count"))] if "count" in entry else [name]
     return [
         NodeSpec(
             name=one,
@@ -182,7 +189,7 @@ def _driver(entry: _Reader, has_gpus: bool) -> tuple[str, str | None]:
                 "version", version, "only with where: host (a driver container brings its image's version)"
             )
         return where, None
-    if version and not _DRIVER_VERSION.fullmatch(version):
+    if version and not is_driver_version(version):
         raise reader.error("version", version, "a driver version such as 570.86.10")
     return where, version or DEFAULT_DRIVER_VERSION
 
@@ -268,6 +275,12 @@ class _Reader:
             raise self.error(key, value, "a number, 0 or more")
         return value
 
+    def count_at(self, key: str) -> int:
+        value = self._value.get(key)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise self.error(key, "nothing" if value is None else value, "a whole number, 0 or more")
+        return value
+
     def quantity_at(self, key: str, default: str) -> str:
         value = self._value.get(key, default)
         try:
@@ -287,5 +300,8 @@ class _Reader:
 
 
 def _near(word: object, known: Iterable[str]) -> str:
-    found = difflib.get_close_matches(str(word).lower(), [k.lower() for k in known], n=1, cutoff=0.5)
-    return next((k for k in known if found and k.lower() == found[0]), "")
+    """The known word that was probably meant: it starts so, or is spelt much alike; empty when none is."""
+    text, names = str(word).lower(), {k.lower(): k for k in known}
+    starting = [name for name in names if text and name.startswith(f"{text}-")]
+    found = starting or difflib.get_close_matches(text, names, n=1, cutoff=0.6)
+    return names[found[0]] if len(found) == 1 else ""

@@ -43,7 +43,7 @@ def test_two_models_in_one_node_keep_their_slots():
             "nodes: [{name: a, gpus: {A100: 8}}]",
             "nodes[0].gpus.A100: 'A100' is not allowed",
             "A100-SXM4-40GB, H100-SXM5-80GB, L4, RTX-4090",
-            "",
+            "use 'A100-SXM4-40GB'",
             id="unknown model names the known ones",
         ),
         pytest.param(
@@ -69,6 +69,27 @@ def test_two_models_in_one_node_keep_their_slots():
             "host, container, none",
             "use 'host'",
             id="driver place",
+        ),
+        pytest.param(
+            "nodes: [{name: a, driver: {where: moon}}]",
+            "nodes[0].driver.where: 'moon' is not allowed",
+            "host, container, none",
+            "correct the file",
+            id="nothing like it",
+        ),
+        pytest.param(
+            "nodes: [{name: a, driver: {version: 5.x}}]",
+            "nodes[0].driver.version: '5.x' is not allowed",
+            "570.86.10",
+            "",
+            id="driver version",
+        ),
+        pytest.param(
+            "nodes: [{name: a, count: 2.7}]",
+            "nodes[0].count: 2.7 is not allowed",
+            "a whole number, 0 or more",
+            "",
+            id="how many nodes",
         ),
         pytest.param(
             "nodes: [{name: a, os: {version: 22.04}}]",

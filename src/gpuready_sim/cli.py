@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from gpuready_sim.cli_arguments import COULD_NOT_LOOK, FINE, ask, named, node, table_or_json
+from gpuready_sim.cli_faults import fault
 from gpuready_sim.errors import SimulatorError
 
 if TYPE_CHECKING:
+    from gpuready_sim.cluster.places import Place
     from gpuready_sim.cluster.supervisor import Supervisor
-
-FINE, FOUND_SOMETHING, COULD_NOT_LOOK = 0, 1, 2
-DEFAULT_NAME = "gpuready"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -46,54 +45,30 @@ def _print_error(exc: SimulatorError) -> None:
         click.echo(f"  next  {exc.next_step}", err=True)
 
 
-def _named(command: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option(
-        "--name",
-        default=DEFAULT_NAME,
-        show_default=True,
-        help="Which cluster; several can run side by side.",
-        shell_complete=_complete_cluster,
-    )(command)
-
-
-def _complete_cluster(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    from gpuready_sim.cluster.places import cluster_names
-
-    return [name for name in cluster_names() if name.startswith(incomplete)]
-
-
-def _complete_node(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    from gpuready_sim.cluster.places import Place
-
-    nodes = Place.of(ctx.params.get("name") or DEFAULT_NAME).directory / "nodes"
-    return sorted(p.name for p in nodes.glob(f"{incomplete}*"))
-
-
-_node = click.argument("node", shell_complete=_complete_node)
-_target = click.argument("target", metavar="NODE/GPU", shell_complete=_complete_node)
-
-
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="gpuready", prog_name="gpuready-sim")
 @click.option("--debug", is_flag=True, help="Show tracebacks.")
 def sim(debug: bool) -> None:
     """Simulated GPU clusters: a Kubernetes API, kubelets and NVIDIA GPUs on this machine, without root.
 
     \b
+    See it:  gpuready-sim demo                   from bare machines to GPUs in pods, with faults
     Start:   gpuready-sim up --detach            prints `kubeconfig: PATH`
     Use:     export KUBECONFIG=PATH; kubectl get nodes
     Break:   gpuready-sim fault xid l4-0/1 79    gpuready-sim fault list
     Look:    gpuready-sim status                 gpuready-sim requests --writes
-    End:     gpuready-sim down
+    Log in:  gpuready-sim exec l4-0 -- nvidia-smi
+    End:     gpuready-sim down                   gpuready-sim list shows all that there are
     """
 
 
 @sim.command()
-@_named
+@named
 @click.option(
     "-f",
     "--file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="cluster.yaml with the nodes; without it one CPU node and one with two L4.",
+    type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
+    help="cluster.yaml with the nodes, - for stdin; without it one CPU node and one with two L4.",
 )
 @click.option("--no-operator", is_flag=True, help="Without CRDs and operator: bare nodes.")
 @click.option("--detach", is_flag=True, help="Run in the background; return when the nodes are Ready.")
@@ -102,7 +77,8 @@ def up(name: str, file: Path | None, no_operator: bool, detach: bool, ready_fd: 
     """Start a cluster.
 
     Prints one line, `kubeconfig: PATH`, when the API answers and all nodes are Ready. Stays in the
-    foreground until Ctrl-C unless --detach is given.
+    foreground until Ctrl-C unless --detach is given. After Ctrl-C its logs and the list of requests
+    stay; `gpuready-sim down` removes them.
 
     \b
     Examples:
@@ -114,49 +90,65 @@ def up(name: str, file: Path | None, no_operator: bool, detach: bool, ready_fd: 
     from gpuready_sim.cluster.places import Place
 
     place = Place.of(name)
-    spec = lifecycle.load_spec(file)
+    asked = lifecycle.load_spec(file)
     if detach:
-        lifecycle.run_in_background(place, file, with_operator=not no_operator)
-        _say_ready(place.kubeconfig, name, f"end it with `gpuready-sim down --name {name}`")
+        lifecycle.run_in_background(place, asked.text, with_operator=not no_operator)
+        _say_ready(place, f"end it with `{place.command('down')}`")
         return FINE
 
     def on_ready(cluster: Supervisor) -> None:
         if ready_fd is None:
-            _say_ready(place.kubeconfig, name, "end it with Ctrl-C")
+            _say_ready(place, "end it with Ctrl-C")
         else:
             lifecycle.tell_parent(ready_fd)
 
     try:
-        lifecycle.run_here(place, spec, with_operator=not no_operator, on_ready=on_ready)
+        lifecycle.run_here(place, asked.spec, with_operator=not no_operator, on_ready=on_ready)
     except SimulatorError as exc:
         if ready_fd is None:
             raise
         lifecycle.tell_parent(ready_fd, exc)
         return COULD_NOT_LOOK
+    click.echo(f"cluster {name} has ended; its logs and requests stay in {place.directory}", err=True)
+    click.echo(f"  next  remove them with `{place.command('down')}`", err=True)
     return FINE
 
 
-def _say_ready(kubeconfig: Path, name: str, how_to_end: str) -> None:
-    click.echo(f"kubeconfig: {kubeconfig}")
-    click.echo(f"cluster {name} is up; {how_to_end}", err=True)
-    click.echo(f"  next  export KUBECONFIG={kubeconfig}; kubectl get nodes", err=True)
+def _say_ready(place: Place, how_to_end: str) -> None:
+    click.echo(f"kubeconfig: {place.kubeconfig}")
+    click.echo(f"cluster {place.name} is up; {how_to_end}", err=True)
+    click.echo(f"  next  export KUBECONFIG={place.kubeconfig}; kubectl get nodes", err=True)
 
 
 @sim.command()
-@_named
+@named
 def down(name: str) -> int:
     """End a cluster and remove its files."""
     from gpuready_sim.cluster.lifecycle import take_down
-    from gpuready_sim.cluster.places import Place
+    from gpuready_sim.cluster.places import Place, State
 
-    was_running = take_down(Place.of(name))
-    click.echo(f"cluster {name} {'is down' if was_running else 'was not running'}", err=True)
+    place = Place.of(name)
+    said = {
+        State.ABSENT: f"there is no cluster {name}; nothing was removed",
+        State.ENDED: f"cluster {name} was not running; what it had left in {place.directory} is removed",
+    }
+    found = take_down(place)
+    click.echo(said.get(found, f"cluster {name} is down; {place.directory} is removed"), err=True)
     return FINE
 
 
+@sim.command("list")
+@table_or_json
+def list_(output: str) -> int:
+    """List the clusters of this user: running ones, and ended ones whose files are there."""
+    from gpuready_sim.cluster.report import print_clusters
+
+    return print_clusters(as_json=output == "json")
+
+
 @sim.command()
-@_named
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@named
+@table_or_json
 def status(name: str, output: str) -> int:
     """Show nodes, GPUs, drivers, pods and the processes behind them.
 
@@ -168,57 +160,74 @@ def status(name: str, output: str) -> int:
 
 
 @sim.command()
-@_named
-@_node
+@named
+@node
 def reboot(name: str, node: str) -> int:
     """Power-cycle a node: new boot id, /run emptied, kernel modules unloaded, /var/lib kept."""
-    answer = _ask(name, "reboot", node=node)
+    answer = ask(name, "reboot", node=node)
     click.echo(f"{node} rebooted, boot id {answer['bootId']}")
     return FINE
 
 
 @sim.command("exec", context_settings={"ignore_unknown_options": True})
-@_named
-@_node
+@named
+@node
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def exec_(name: str, node: str, command: tuple[str, ...]) -> int:
-    """Run a program on a node's host: it sees the host's files and GPUs.
+    """Run a program on a node's host.
+
+    \b
+    nvidia-smi     the node's, once a driver is installed there; it sees the node's GPUs
+    file tools     cat chmod cp du file find grep head ls mkdir mv readlink rm rmdir sha256sum stat
+                   tail test touch wc: absolute paths are the node's, relative ones this machine's
+    anything else  this machine's own program: it sees this machine's files and kernel. The node's
+                   files are below $GPUREADY_ROOT, NVML shows the node's GPUs.
 
     \b
     Examples:
-      gpuready-sim exec l4-0 -- nvidia-smi
       gpuready-sim exec l4-0 -- nvidia-smi -L
+      gpuready-sim exec l4-0 -- cat /etc/os-release
+      gpuready-sim exec l4-0 -- ls /run/nvidia/validations
       gpuready-sim exec l4-0 -- python script.py
+      gpuready-sim exec l4-0 -- sh -c 'ls $GPUREADY_ROOT/dev'
     """
-    from gpuready_sim.cluster.lifecycle import host_command
+    from gpuready_sim.cluster import host_programs
 
-    environment = _ask(name, "environment", node=node)
-    program, argv, env = host_command(command, environment)
+    program = host_programs.host_program(command, ask(name, "environment", node=node))
+    if program.note:
+        click.echo(f"note: {program.note}", err=True)
     try:
-        os.execvpe(program, argv, env)
+        return host_programs.run(program)
     except OSError as exc:
         raise SimulatorError(
             f"cannot run {command[0]!r} on {node}",
             why=exc.strerror or str(exc),
-            next_step="nvidia-smi is there once a driver is installed; other programs are this machine's own",
+            next_step="`gpuready-sim exec --help` says which programs there are",
         ) from exc
 
 
 @sim.command()
-@_named
-@click.option("--writes", is_flag=True, help="Only create, update, patch and delete.")
+@named
+@click.option("--writes", is_flag=True, help="Only create, update, patch and delete, without leases.")
+@click.option("--leases", is_flag=True, help="With --writes: leases too.")
+@click.option("--client", metavar="NAME", help="Only from this client, such as gpuready-operator or kubectl.")
 @click.option("--since", metavar="RFC3339", help="Only from this time on, such as 2026-11-05T10:00:00Z.")
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
-def requests(name: str, writes: bool, since: str | None, output: str) -> int:
+@table_or_json
+def requests(
+    name: str, writes: bool, leases: bool, client: str | None, since: str | None, output: str
+) -> int:
     """List the API server's requests: time, client, verb, resource, name, code.
+
+    Kubelets and the operator renew leases all the time; --writes leaves these out.
 
     \b
     Examples:
       gpuready-sim requests --writes
+      gpuready-sim requests --writes --client gpuready-operator
       gpuready-sim requests --since 2026-11-05T10:00:00Z -o json
     """
     from gpuready_sim.cluster.report import print_requests
-    from gpuready_sim.request_log import parse_rfc3339
+    from gpuready_sim.request_log import Filter, parse_rfc3339
 
     start: datetime | None = None
     if since:
@@ -228,16 +237,26 @@ def requests(name: str, writes: bool, since: str | None, output: str) -> int:
             raise click.BadParameter(
                 f"{since!r} is no RFC 3339 time such as 2026-11-05T10:00:00Z", param_hint="--since"
             ) from exc
-    return print_requests(name, writes_only=writes, since=start, as_json=output == "json")
+    wanted = Filter(writes_only=writes, leases=leases or not writes, client=client, since=start)
+    return print_requests(name, wanted, as_json=output == "json")
 
 
-@sim.command(context_settings={"ignore_unknown_options": True})
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def demo(arguments: tuple[str, ...]) -> int:
-    """Run the demonstration: four nodes, from bare machines to GPUs in pods, with faults."""
-    from gpuready_sim.scenarios.demo import main as tell
+@sim.command()
+@click.option("--name", default="demo", show_default=True, help="Name of the cluster that it starts.")
+@click.option("--picture", type=click.Path(dir_okay=False, path_type=Path), help="Also draw the run as SVG.")
+def demo(name: str, picture: Path | None) -> int:
+    """Run the demonstration: four nodes, from bare machines to GPUs in pods, with faults.
 
-    return tell(list(arguments))
+    Exit status: 0 when all was as it should be, 1 when something was not, 2 when it could not run.
+
+    \b
+    Examples:
+      gpuready-sim demo
+      gpuready-sim demo --picture demo.svg
+    """
+    from gpuready_sim.scenarios.demo import run
+
+    return run(name, picture)
 
 
 @sim.command()
@@ -258,125 +277,7 @@ def completion(shell: str) -> int:
     return FINE
 
 
-def _ask(name: str, command: str, timeout_s: float = 60, **args: object) -> Any:
-    from gpuready_sim.cluster.places import Place
-    from gpuready_sim.control import ask
-
-    return ask(Place.of(name).control, command, args, timeout_s=timeout_s)
-
-
-# --- faults ---------------------------------------------------------------------------------------------
-@sim.group()
-def fault() -> None:
-    """Break something, or mend it. GPU is an index or a uuid.
-
-    \b
-    Examples:
-      gpuready-sim fault xid h100/3 79
-      gpuready-sim fault reset h100/3
-      gpuready-sim fault driver-update h100 570.133.20
-    """
-
-
-@fault.command("list")
-def fault_list() -> int:
-    """List the faults there are."""
-    for command in fault.commands.values():
-        if command.name != "list":
-            usage = " ".join(piece for piece in command.collect_usage_pieces(click.Context(command))[1:])
-            click.echo(f"{command.name} {usage}".ljust(36) + command.get_short_help_str(limit=100))
-    return FINE
-
-
-@fault.command("xid")
-@_named
-@_target
-@click.argument("code", type=click.IntRange(1, 999))
-def fault_xid(name: str, target: str, code: int) -> int:
-    """Raise an XID on a GPU; 79 takes it off the bus until a reboot."""
-    click.echo(f"XID {code} raised on {target} ({_ask(name, 'fault xid', target=target, code=code)['uuid']})")
-    return FINE
-
-
-@fault.command("lost")
-@_named
-@_target
-def fault_lost(name: str, target: str) -> int:
-    """Take a GPU off the bus without an XID; a reboot brings it back."""
-    click.echo(f"{target} is lost ({_ask(name, 'fault lost', target=target)['uuid']})")
-    return FINE
-
-
-@fault.command("reset")
-@_named
-@_target
-def fault_reset(name: str, target: str) -> int:
-    """Reset a GPU, as `nvidia-smi --gpu-reset` does."""
-    click.echo(f"{target} was reset ({_ask(name, 'fault reset', target=target)['uuid']})")
-    return FINE
-
-
-@fault.command("inforom")
-@_named
-@_target
-@click.option("--mend", is_flag=True, help="Make it readable again.")
-def fault_inforom(name: str, target: str, mend: bool) -> int:
-    """Corrupt a GPU's infoROM: NVML calls that read it fail for this GPU."""
-    answer = _ask(name, "fault inforom", target=target, corrupt=not mend)
-    click.echo(f"infoROM of {target} is {'well' if mend else 'corrupt'} ({answer['uuid']})")
-    return FINE
-
-
-@fault.command("hang")
-@_named
-@_node
-@click.argument("seconds", type=click.FloatRange(min=0))
-def fault_hang(name: str, node: str, seconds: float) -> int:
-    """Let every NVML call on a node hang for so long; 0 ends it."""
-    _ask(name, "fault hang", node=node, seconds=seconds)
-    click.echo(f"NVML of {node} hangs for {seconds:g} s")
-    return FINE
-
-
-@fault.command("driver-update")
-@_named
-@_node
-@click.argument("version")
-def fault_driver_update(name: str, node: str, version: str) -> int:
-    """Install other driver libraries on the host under the loaded module: a mismatch until a reload."""
-    answer = _ask(name, "fault driver-update", node=node, version=version)
-    click.echo(f"{node}: libraries {answer['installed']}, module {answer['loaded']}")
-    return FINE
-
-
-@fault.command("driver-reload")
-@_named
-@_node
-def fault_driver_reload(name: str, node: str) -> int:
-    """Load the module of the installed libraries; refused while somebody holds NVML, naming them."""
-    answer = _ask(name, "fault driver-reload", node=node)
-    click.echo(f"{node}: libraries {answer['installed']}, module {answer['loaded']}")
-    return FINE
-
-
-@fault.command("kubelet-restart")
-@_named
-@_node
-def fault_kubelet_restart(name: str, node: str) -> int:
-    """Restart a node's kubelet: plugin sockets vanish, containers stay."""
-    _ask(name, "fault kubelet-restart", node=node)
-    click.echo(f"kubelet of {node} restarted")
-    return FINE
-
-
-@fault.command("api-stop")
-@_named
-@click.argument("seconds", type=click.FloatRange(min=0, max=3600))
-def fault_api_stop(name: str, seconds: float) -> int:
-    """Stop the API server for so long; returns when it answers again."""
-    _ask(name, "fault api-stop", timeout_s=seconds + 60, seconds=seconds)
-    click.echo(f"the API server was away for {seconds:g} s")
-    return FINE
+sim.add_command(fault)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from gpuready_sim.cluster.places import Place, State, running_names
 from gpuready_sim.errors import SimulatorError
 
 log = logging.getLogger(__name__)
@@ -69,14 +70,14 @@ async def _outcome(handler: Handler, line: bytes) -> dict[str, object]:
         }
 
 
-def ask(path: Path, command: str, args: Mapping[str, Any] | None = None, *, timeout_s: float = 60) -> Any:
+def ask(place: Place, command: str, args: Mapping[str, Any] | None = None, *, timeout_s: float = 60) -> Any:
     """Send one command and wait for its answer.
 
     raises  NotRunning when nobody listens, Refused with the supervisor's reasons
     """
     request = json.dumps({"command": command, "args": dict(args or {})}).encode() + b"\n"
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock, _short(path) as short:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock, _short(place.control) as short:
             sock.settimeout(timeout_s)
             sock.connect(short)
             sock.sendall(request)
@@ -85,12 +86,7 @@ def ask(path: Path, command: str, args: Mapping[str, Any] | None = None, *, time
     except TimeoutError as exc:
         raise Refused(f"no answer to {command!r} within {timeout_s:g} s") from exc
     except OSError as exc:
-        name = path.parent.name
-        raise NotRunning(
-            f"cluster {name} is not running",
-            why=f"nothing listens on {path}",
-            next_step=f"start it with `gpuready-sim up --name {name} --detach`",
-        ) from exc
+        raise not_running(place) from exc
     if not line:
         raise Refused(f"the simulator ended during {command!r}", next_step="see logs/supervisor.log")
     answer = json.loads(line)
@@ -98,6 +94,26 @@ def ask(path: Path, command: str, args: Mapping[str, Any] | None = None, *, time
         error = answer["error"]
         raise Refused(error["what"], why=error["why"], next_step=error["next"])
     return answer["ok"]
+
+
+def not_running(place: Place) -> NotRunning:
+    """Why nobody answers for this cluster, and which others would."""
+    if place.state in (State.CHANGING, State.RUNNING):
+        return NotRunning(
+            f"cluster {place.name} does not answer",
+            why="it is starting or ending",
+            next_step=f"try again in a moment; its logs are in {place.logs}",
+        )
+    start = f"start it with `{place.command('up --detach')}`"
+    others = running_names()
+    if not others:
+        return NotRunning(f"cluster {place.name} is not running", why="none is", next_step=start)
+    verb = "runs" if len(others) == 1 else "run"
+    return NotRunning(
+        f"cluster {place.name} is not running",
+        why=f"{', '.join(others)} {verb}",
+        next_step=f"say --name {others[0]}, or {start}",
+    )
 
 
 @contextmanager

@@ -23,6 +23,14 @@ class RequestLine:
         return self.fields.get("verb") in WRITES
 
     @property
+    def is_lease(self) -> bool:
+        return self.fields.get("resource") == "leases"
+
+    @property
+    def client(self) -> str:
+        return str(self.fields.get("client"))
+
+    @property
     def time(self) -> datetime:
         return parse_rfc3339(self.fields["time"])
 
@@ -38,7 +46,28 @@ class RequestLine:
         return f"{namespace}/{name}" if namespace else str(name)
 
 
-def read(path: Path, *, writes_only: bool = False, since: datetime | None = None) -> Iterator[RequestLine]:
+@dataclass(frozen=True)
+class Filter:
+    """Which lines are asked for; all of them unless told otherwise."""
+
+    writes_only: bool = False
+    leases: bool = True
+    client: str | None = None
+    since: datetime | None = None
+
+    def takes(self, line: RequestLine) -> bool:
+        return (
+            (not self.writes_only or line.is_write)
+            and (self.leases or not line.is_lease)
+            and (self.client is None or line.client == self.client)
+            and (self.since is None or line.time >= self.since)
+        )
+
+
+EVERYTHING = Filter()
+
+
+def read(path: Path, wanted: Filter = EVERYTHING) -> Iterator[RequestLine]:
     """Lines in the order they were written; a line cut short by a kill is skipped."""
     if not path.exists():
         return
@@ -48,7 +77,7 @@ def read(path: Path, *, writes_only: bool = False, since: datetime | None = None
                 line = RequestLine(json.loads(text))
             except ValueError:
                 continue
-            if (not writes_only or line.is_write) and (since is None or line.time >= since):
+            if wanted.takes(line):
                 yield line
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,6 @@ from gpuready_sim.cluster.places import Place, running_pid
 from gpuready_sim.control import Refused
 
 ONE_CPU_NODE = "nodes: [{name: cpu-0}]"
-ONE_L4_NODE = "nodes: [{name: l4-0, gpus: {L4: 2}}]"
 FOUR_NODES = """
 nodes:
 - {name: cpu, count: 2, labels: {role: cpu}}
@@ -264,40 +264,157 @@ async def test_kill_9_of_the_supervisor_leaves_no_process_and_the_next_up_starts
     assert (await again.client.list(DAEMON_SETS))[0] == []
 
 
-def test_the_command_line_from_up_to_down(tmp_path: Path):
-    file = tmp_path / "cluster.yaml"
-    file.write_text(ONE_L4_NODE)
+@pytest.fixture(scope="module")
+def words(state_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """A cluster that only the command line has touched."""
+    file = tmp_path_factory.mktemp("spec") / "cluster.yaml"
+    file.write_text("nodes: [{name: cpu-0}, {name: l4-0, gpus: {L4: 2}}]")
     place = Place.of("words")
-    try:
-        started = sim("up", "--name", "words", "--file", str(file), "--no-operator", "--detach")
-        assert started.stdout == f"kubeconfig: {place.kubeconfig}\n"
-
-        second = sim("up", "--name", "words", "--no-operator", "--detach", check=False)
-        assert second.returncode == 2
-        assert "cluster words is running already" in second.stderr
-        assert "gpuready-sim down --name words" in second.stderr
-
-        state = json.loads(sim("status", "--name", "words", "-o", "json").stdout)
-        assert [len(n["gpus"]) for n in state["nodes"]] == [2]
-        table = sim("status", "--name", "words").stdout
-        assert "2 x L4" in table
-        assert "host 570.86.10" in table
-
-        assert sim("exec", "--name", "words", "l4-0", "--", "nvidia-smi", "-L").stdout.count("GPU ") == 2
-        assert "XID 79 raised on l4-0/1" in sim("fault", "xid", "--name", "words", "l4-0/1", "79").stdout
-        refused = sim("fault", "reset", "--name", "words", "l4-0/1", check=False)
-        assert refused.returncode == 2
-        assert "next  reboot the node: gpuready-sim reboot l4-0" in refused.stderr
-        assert sim("status", "--name", "words", check=False).returncode == 1
-
-        writes = sim("requests", "--name", "words", "--writes").stdout.splitlines()
-        assert any("sim-kubelet" in line and "nodes" in line for line in writes)
-        assert not any(" get " in line for line in writes)
-    finally:
-        ended = sim("down", "--name", "words")
-    assert "cluster words is down" in ended.stderr
+    started = sim("up", "--name", "words", "--file", str(file), "--no-operator", "--detach")
+    assert started.stdout == f"kubeconfig: {place.kubeconfig}\n"
+    assert "end it with `gpuready-sim down --name words`" in started.stderr
+    yield place
+    ended = sim("down", "--name", "words")
+    assert ended.stderr == f"cluster words is down; {place.directory} is removed\n"
     assert not place.directory.exists()
+    assert not place.lock.exists()
     assert not processes_naming(str(place.directory))
+    again = sim("down", "--name", "words")
+    assert again.stderr == "there is no cluster words; nothing was removed\n"
+
+
+def on_words(*arguments: str) -> str:
+    """What a command prints about the cluster `words`, stdout and stderr, whatever its outcome."""
+    command, *rest = arguments
+    group = (command, rest.pop(0)) if command == "fault" else (command,)
+    done = sim(*group, "--name", "words", *rest, check=False)
+    return done.stdout + done.stderr
+
+
+def test_a_second_up_is_refused(words):
+    second = sim("up", "--name", "words", "--no-operator", "--detach", check=False)
+    demo = sim("demo", "--name", "words", check=False)
+
+    for refused in (second, demo):
+        assert refused.returncode == 2
+        assert "cluster words is running already" in refused.stderr
+        assert "gpuready-sim down --name words" in refused.stderr
+
+
+def test_status_shows_nodes_and_faults(words):
+    state = json.loads(sim("status", "--name", "words", "-o", "json").stdout)
+    assert [len(n["gpus"]) for n in state["nodes"]] == [0, 2]
+    table = sim("status", "--name", "words").stdout
+    assert "2 x L4" in table
+    assert "host 570.86.10" in table
+
+    assert on_words("fault", "hang", "l4-0", "60") == "NVML of l4-0 hangs for 60 s\n"
+    hanging = sim("status", "--name", "words", check=False)
+    assert hanging.returncode == 1
+    assert "NVML hangs" in hanging.stdout
+    assert on_words("fault", "hang", "l4-0", "0") == "NVML of l4-0 answers\n"
+
+    assert "infoROM of l4-0/0 is corrupt" in on_words("fault", "inforom", "l4-0/0")
+    assert "0: infoROM" in on_words("status")
+    assert "infoROM of l4-0/0 is readable again" in on_words("fault", "inforom", "l4-0/0", "--mend")
+    assert sim("status", "--name", "words").returncode == 0
+
+
+def test_a_lost_gpu_needs_a_reboot_of_this_clusters_node(words):
+    assert "XID 79 raised on l4-0/1" in on_words("fault", "xid", "l4-0/1", "79")
+    refused = sim("fault", "reset", "--name", "words", "l4-0/1", check=False)
+    assert refused.returncode == 2
+    assert "next  reboot the node: gpuready-sim reboot l4-0 --name words" in refused.stderr
+    assert sim("status", "--name", "words", check=False).returncode == 1
+    sim("reboot", "l4-0", "--name", "words")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        pytest.param(["xid", "l4-0", "79"], "for example l4-0/0", id="the named node's GPU"),
+        pytest.param(["xid", "nothing", "79"], "for example l4-0/0", id="a GPU that is there"),
+        pytest.param(["xid", "cpu-0/0", "79"], "node cpu-0 has no GPU", id="no GPU"),
+        pytest.param(["xid", "l4-0/7", "79"], "it has 0, 1", id="no such GPU"),
+        pytest.param(["hang", "cpu-0", "1"], "these have: l4-0", id="nothing to hang"),
+        pytest.param(["driver-update", "cpu-0", "570.1"], "node cpu-0 has no GPU", id="no driver ever"),
+        pytest.param(["driver-update", "l4-0", "5.x"], "give one such as 570.133.20", id="no version"),
+    ],
+)
+def test_a_fault_that_makes_no_sense_says_what_would(words, arguments, said):
+    assert said in on_words("fault", *arguments)
+
+
+def test_exec_sees_the_nodes_files_and_says_when_it_does_not(words):
+    assert 'PRETTY_NAME="Ubuntu 22.04"' in on_words("exec", "l4-0", "--", "cat", "/etc/os-release")
+    assert "/etc/hostname\n" in on_words("exec", "l4-0", "--", "find", "/etc")
+    assert on_words("exec", "l4-0", "--", "cat", "/nope") == "cat: /nope: No such file or directory\n"
+    assert on_words("exec", "l4-0", "--", "nvidia-smi", "-L").count("GPU ") == 2
+    assert "a node without GPU gets none" in on_words("exec", "cpu-0", "--", "nvidia-smi")
+    assert "note: uname is this machine's own" in on_words("exec", "l4-0", "--", "uname", "-r")
+    missing = sim("exec", "--name", "words", "l4-0", "--", "test", "-e", "/nope", check=False)
+    assert missing.returncode == 1
+
+
+def test_writes_are_listed_without_leases_and_by_client(words):
+    writes = sim("requests", "--name", "words", "--writes")
+    assert any("sim-kubelet" in line and "nodes" in line for line in writes.stdout.splitlines())
+    assert not any(" get " in line for line in writes.stdout.splitlines())
+    assert " leases " not in writes.stdout
+    assert "left out; --leases shows them" in writes.stderr
+
+    rows = sim("requests", "--name", "words", "--writes", "-o", "json").stdout.splitlines()
+    assert "leases" not in {json.loads(row)["resource"] for row in rows}
+    rows = sim("requests", "--name", "words", "--writes", "--leases", "-o", "json").stdout.splitlines()
+    assert "leases" in {json.loads(row)["resource"] for row in rows}
+
+    rows = sim("requests", "--name", "words", "--client", "sim-kubelet", "-o", "json").stdout.splitlines()
+    assert {json.loads(row)["client"] for row in rows} == {"sim-kubelet"}
+    assert "no client nobody; there are " in on_words("requests", "--client", "nobody")
+
+
+def test_clusters_are_listed_and_named_to_who_forgot(words):
+    rows = {row["name"]: row for row in json.loads(sim("list", "-o", "json").stdout)}
+    assert rows["words"]["state"] == "running"
+    assert rows["words"]["nodes"] == ["cpu-0", "l4-0"]
+    assert rows["words"]["kubeconfig"] == str(words.kubeconfig)
+    assert re.search(r"words +running +cpu-0, l4-0 ", sim("list").stdout)
+
+    forgot = sim("status", check=False)
+    assert forgot.returncode == 2
+    assert "cluster gpuready is not running" in forgot.stderr
+    assert "words run" in forgot.stderr
+
+
+def test_after_ctrl_c_the_logs_stay_and_down_says_what_it_removes(state_home: Path):
+    place = Place.of("front")
+    command = [sys.executable, "-m", "gpuready_sim.cli", "up", "--name", "front", "--file", "-"]
+    process = subprocess.Popen(
+        [*command, "--no-operator"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        process_group=0,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with process.stdin as stdin:
+        stdin.write(ONE_CPU_NODE)
+    assert process.stdout.readline() == f"kubeconfig: {place.kubeconfig}\n"
+    os.killpg(process.pid, signal.SIGINT)
+    process.stdin = None
+    _, said = process.communicate(timeout=30)
+
+    assert process.returncode == 0
+    assert f"cluster front has ended; its logs and requests stay in {place.directory}" in said
+    assert "next  remove them with `gpuready-sim down --name front`" in said
+    assert (place.logs / "supervisor.log").exists()
+    assert not place.lock.exists()
+    assert re.search(r"front +ended ", sim("list").stdout)
+    ended = sim("down", "--name", "front").stderr
+    assert ended == f"cluster front was not running; what it had left in {place.directory} is removed\n"
+    assert not place.directory.exists()
 
 
 @pytest.mark.parametrize(
@@ -307,7 +424,9 @@ def test_the_command_line_from_up_to_down(tmp_path: Path):
         pytest.param(["up", "--file", "nowhere.yaml"], ["cannot read nowhere.yaml"], id="no such file"),
         pytest.param(["up", "--name", "No_Good"], ["is no cluster name"], id="bad name"),
         pytest.param(["requests", "--since", "yesterday"], ["is no RFC 3339 time"], id="bad time"),
-        pytest.param(["fault", "xid", "n/0", "none"], ["not a valid integer"], id="bad XID"),
+        pytest.param(["fault", "hang", "n", "long"], ["is no number of seconds from 0"], id="bad time span"),
+        pytest.param(["demo", "--frobnicate"], ["No such option"], id="no such option of the demo"),
+        pytest.param(["fault", "xid", "n/0", "none"], ["is no whole number from 1 to 999"], id="bad XID"),
     ],
 )
 def test_a_mistake_is_answered_with_exit_code_2_and_the_reason(arguments, words):
@@ -324,3 +443,24 @@ def test_the_faults_are_listed_and_completion_is_printed():
     for word in ("xid NODE/GPU CODE", "driver-reload NODE", "api-stop SECONDS", "kubelet-restart NODE"):
         assert word in faults
     assert "_GPUREADY_SIM_COMPLETE" in sim("completion", "bash").stdout
+
+
+def test_the_help_shows_what_there_is():
+    demo = sim("demo", "--help").stdout
+    assert "--name" in demo
+    assert "--picture" in demo
+    assert "--mend" in sim("fault", "--help").stdout
+    assert sim("--version").stdout.startswith("gpuready-sim, version ")
+    completed = subprocess.run(
+        [sys.executable, "-c", "from gpuready_sim.cli import sim; sim(prog_name='gpuready-sim')"],
+        env={
+            **os.environ,
+            "_GPUREADY_SIM_COMPLETE": "bash_complete",
+            "COMP_WORDS": "gpuready-sim demo --",
+            "COMP_CWORD": "2",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "--picture" in completed.stdout

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -96,7 +95,7 @@ class Commands:
                 raise MachineError(
                     f"GPU {args['target']} cannot be reset",
                     why="it has fallen off the bus; a reset does not reach it",
-                    next_step=f"reboot the node: gpuready-sim reboot {machine.name}",
+                    next_step=f"reboot the node: {self._cluster.place.command(f'reboot {machine.name}')}",
                 )
             return {"uuid": gpus.gpus()[index].uuid}
 
@@ -107,19 +106,14 @@ class Commands:
             return {"uuid": gpus.gpus()[index].uuid}
 
     async def _hang(self, args: Args) -> object:
-        """For so long every NVML call on the node waits; then all of them return."""
-        machine, seconds = self._machine(args["node"]), float(args["seconds"])
-        with machine.gpus() as gpus:
-            gpus.set_hang_s(seconds)
-        if seconds:
-            asyncio.get_running_loop().call_later(seconds, _end_hang, machine)
+        self._gpu_machine(args["node"]).hang(float(args["seconds"]))
         return {}
 
     async def _driver_update(self, args: Args) -> object:
-        return self._machine(args["node"]).update_driver(args["version"])
+        return self._gpu_machine(args["node"]).update_driver(args["version"])
 
     async def _driver_reload(self, args: Args) -> object:
-        machine, wait_s = self._machine(args["node"]), float(args.get("wait_s", RELOAD_WAIT_S))
+        machine, wait_s = self._gpu_machine(args["node"]), float(args.get("wait_s", RELOAD_WAIT_S))
         try:
             return await machine.reload_driver(wait_s=wait_s)
         except DriverInUseError as exc:
@@ -152,19 +146,29 @@ class Commands:
             raise CommandError(f"there is no node {name!r}", why=f"the cluster has {known}")
         return machine
 
+    def _gpu_machine(self, name: str) -> Machine:
+        machine = self._machine(name)
+        if not machine.spec.gpus:
+            with_gpus = self._names_with_gpus()
+            raise CommandError(
+                f"node {name} has no GPU",
+                why=f"of this cluster's nodes these have: {', '.join(with_gpus)}" if with_gpus else "",
+                next_step="choose one of them" if with_gpus else "start a cluster whose nodes have GPUs",
+            )
+        return machine
+
+    def _names_with_gpus(self) -> list[str]:
+        return [machine.name for machine in self._cluster.machines.values() if machine.spec.gpus]
+
     def _gpu(self, target: str) -> tuple[Machine, int]:
         """NODE/GPU, the GPU by index or uuid."""
         name, slash, gpu = target.partition("/")
-        if not slash or not gpu:
+        machine = self._gpu_machine(name) if name in self._cluster.machines or slash else None
+        if machine is None or not gpu:
+            named = [machine.name] if machine else self._names_with_gpus()
             raise CommandError(
                 f"{target!r} names no GPU",
                 why="a GPU is named NODE/GPU, with its index or uuid",
-                next_step=f"for example {next(iter(self._cluster.machines))}/0",
+                next_step=f"for example {named[0]}/0" if named else "start a cluster whose nodes have GPUs",
             )
-        machine = self._machine(name)
         return machine, machine.gpu_index(gpu)
-
-
-def _end_hang(machine: Machine) -> None:
-    with machine.gpus() as gpus:
-        gpus.set_hang_s(0)

@@ -14,7 +14,6 @@ import asyncio
 import os
 import subprocess
 import sys
-import tempfile
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -35,7 +34,8 @@ from gpuready_sim.client import (
     SimClient,
     Unreachable,
 )
-from gpuready_sim.cluster.lifecycle import host_command, take_down
+from gpuready_sim.cluster.host_programs import host_program
+from gpuready_sim.cluster.lifecycle import take_down
 from gpuready_sim.cluster.places import Place
 from gpuready_sim.cluster.processes import LAUNCH, ProcessError, ensure_native
 from gpuready_sim.cluster.spec import DEFAULT_CLUSTER
@@ -68,18 +68,14 @@ class Cluster:
     ) -> AsyncIterator[Self]:
         """Start a cluster from the text or the file of a cluster.yaml; it is gone when the block ends."""
         place = Place.of(name or f"t-{uuid.uuid4().hex[:8]}")
-        with tempfile.TemporaryDirectory(prefix="gpuready-sim-") as scratch:
-            file = spec if isinstance(spec, Path) else Path(scratch, "cluster.yaml")
-            if isinstance(spec, str):
-                file.write_text(spec)
-            process = await _start(place, file, operator)
-            try:
-                async with cls.attached(place.name) as cluster:
-                    cluster.supervisor_pid = process.pid
-                    yield cluster
-            finally:
-                await _stop(process)
-                await asyncio.to_thread(take_down, place)
+        process = await _start(place, spec, operator)
+        try:
+            async with cls.attached(place.name) as cluster:
+                cluster.supervisor_pid = process.pid
+                yield cluster
+        finally:
+            await _stop(process)
+            await asyncio.to_thread(take_down, place)
 
     @classmethod
     @asynccontextmanager
@@ -267,10 +263,13 @@ class Cluster:
         self, node: str, *command: str, timeout_s: float = DEADLINE_S
     ) -> subprocess.CompletedProcess[str]:
         """Run a program on the node's host."""
-        environment = await self._ask("environment", 30, {"node": node})
-        program, argv, env = host_command(command, dict(environment))
+        program = host_program(command, await self._ask("environment", 30, {"node": node}))
         process = await asyncio.create_subprocess_exec(
-            program, *argv[1:], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            program.program,
+            *program.argv[1:],
+            env=program.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
         try:
             out, err = await asyncio.wait_for(process.communicate(), timeout_s)
@@ -278,12 +277,14 @@ class Cluster:
             process.kill()
             await process.wait()
             raise
-        return subprocess.CompletedProcess(argv, process.returncode or 0, out.decode(), err.decode())
+        out, err = program.shown(out), program.shown(err)
+        return subprocess.CompletedProcess(command, process.returncode or 0, out.decode(), err.decode())
 
     def requests(
         self, *, writes_only: bool = False, since: datetime | None = None
     ) -> Iterable[request_log.RequestLine]:
-        return request_log.read(self.place.requests, writes_only=writes_only, since=since)
+        wanted = request_log.Filter(writes_only=writes_only, since=since)
+        return request_log.read(self.place.requests, wanted)
 
     def node_root(self, node: str) -> Path:
         """ "/" of a node, as a directory here."""
@@ -291,20 +292,24 @@ class Cluster:
 
     async def _ask(self, command: str, timeout_s: float, args: Mapping[str, Any]) -> Mapping[str, Any]:
         answer: Mapping[str, Any] = await asyncio.to_thread(
-            control.ask, self.place.control, command, args, timeout_s=timeout_s
+            control.ask, self.place, command, args, timeout_s=timeout_s
         )
         return answer
 
 
-async def _start(place: Place, file: Path, operator: bool) -> asyncio.subprocess.Process:
+async def _start(place: Place, spec: str | Path, operator: bool) -> asyncio.subprocess.Process:
     """`gpuready-sim up` under the launcher, so that it cannot outlive us."""
     await asyncio.to_thread(ensure_native)
     argv = [str(LAUNCH), "--", sys.executable, "-m", "gpuready_sim.cli", "up"]
-    argv += ["--name", place.name, "--file", str(file)]
+    argv += ["--name", place.name, "--file", str(spec) if isinstance(spec, Path) else "-"]
     argv += [] if operator else ["--no-operator"]
     process = await asyncio.create_subprocess_exec(
-        *argv, env={**os.environ}, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        *argv, env={**os.environ}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
+    assert process.stdin is not None
+    if isinstance(spec, str):
+        process.stdin.write(spec.encode())
+    process.stdin.close()
     assert process.stdout is not None
     assert process.stderr is not None
     try:

@@ -11,11 +11,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-from gpuready_sim.cluster.places import Place, owned, running_pid
-from gpuready_sim.cluster.spec import DEFAULT_CLUSTER, ClusterSpec
+from gpuready_sim.cluster.places import Place, State, owned, running_pid
+from gpuready_sim.cluster.spec import DEFAULT_CLUSTER, ClusterSpec, read_spec
 from gpuready_sim.cluster.supervisor import Supervisor, supervise
 from gpuready_sim.control import Refused
 from gpuready_sim.errors import SimulatorError
@@ -24,10 +25,23 @@ START_S = 120.0
 STOP_S = 20.0
 
 
-def load_spec(file: Path | None) -> ClusterSpec:
-    return (
-        ClusterSpec.load(file) if file else ClusterSpec.parse(DEFAULT_CLUSTER, source="the default cluster")
-    )
+@dataclass(frozen=True)
+class Asked:
+    """A cluster.yaml, read and understood, with its text."""
+
+    spec: ClusterSpec
+    text: str
+
+
+def load_spec(file: Path | None) -> Asked:
+    """The default cluster without a file, standard input for `-`; raises SpecError."""
+    if file is None:
+        text, source = DEFAULT_CLUSTER, "the default cluster"
+    elif str(file) == "-":
+        text, source = sys.stdin.read(), "standard input"
+    else:
+        text, source = read_spec(file), str(file)
+    return Asked(ClusterSpec.parse(text, source=source), text)
 
 
 def run_here(
@@ -77,19 +91,18 @@ def _log_to(path: Path) -> None:
         logging.getLogger(chatty).setLevel(logging.WARNING)
 
 
-def run_in_background(place: Place, file: Path | None, *, with_operator: bool) -> None:
+def run_in_background(place: Place, spec_text: str, *, with_operator: bool) -> None:
     """Start a process of its own that runs the cluster; return once it is ready.
 
     raises  what the other process could not do, as Refused
     """
     read_end, write_end = os.pipe()
     argv = [sys.executable, "-m", "gpuready_sim.cli", "up", "--name", place.name]
-    argv += ["--ready-fd", str(write_end)]
-    argv += ["--file", str(file.resolve())] if file else []
+    argv += ["--file", "-", "--ready-fd", str(write_end)]
     argv += [] if with_operator else ["--no-operator"]
     child = subprocess.Popen(
         argv,
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         pass_fds=(write_end,),
@@ -97,6 +110,7 @@ def run_in_background(place: Place, file: Path | None, *, with_operator: bool) -
     )
     os.close(write_end)
     try:
+        _send(child, spec_text)
         answer = _read_line(read_end, START_S)
     except BaseException:
         child.terminate()
@@ -111,6 +125,15 @@ def run_in_background(place: Place, file: Path | None, *, with_operator: bool) -
     error = json.loads(answer).get("error")
     if error:
         raise Refused(error["what"], why=error["why"], next_step=error["next"])
+
+
+def _send(child: subprocess.Popen[bytes], text: str) -> None:
+    assert child.stdin is not None
+    try:
+        with child.stdin as stream:
+            stream.write(text.encode())
+    except BrokenPipeError:
+        pass  # it ended: its answer says why
 
 
 def _read_line(descriptor: int, timeout_s: float) -> bytes:
@@ -139,15 +162,14 @@ def tell_parent(descriptor: int, error: SimulatorError | None = None) -> None:
         pass  # nobody waits for us
 
 
-def take_down(place: Place) -> bool:
-    """End the cluster and remove what it left; False when it was not running."""
-    pid = running_pid(place)
+def take_down(place: Place) -> State:
+    """End the cluster and remove what it left; returns what there was."""
+    state, pid = place.state, running_pid(place)
     if pid is not None:
         _end(place, pid)
     with owned(place):
         place.remove()
-        place.lock.unlink(missing_ok=True)
-    return pid is not None
+    return state
 
 
 def _end(place: Place, pid: int) -> None:
@@ -162,12 +184,3 @@ def _end(place: Place, pid: int) -> None:
                 return
             time.sleep(0.05)
     raise Refused(f"process {pid} of cluster {place.name} does not end", next_step=f"kill -9 {pid}")
-
-
-def host_command(argv: Sequence[str], environment: dict[str, str]) -> tuple[str, list[str], dict[str, str]]:
-    """Program, arguments and environment for a command on a simulated host."""
-    root = Path(environment["GPUREADY_ROOT"])
-    programs = [root / "usr/bin", root / "run/nvidia/driver/usr/bin", Path(sys.executable).parent]
-    path = os.pathsep.join([*map(str, programs), os.environ.get("PATH", os.defpath)])
-    program = sys.executable if argv[0] in ("python", "python3") else argv[0]
-    return program, [program, *argv[1:]], {**os.environ, **environment, "PATH": path}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuready_sim.client import SimClient
-from gpuready_sim.cluster.spec import NodeSpec
+from gpuready_sim.cluster.spec import NodeSpec, is_driver_version
 from gpuready_sim.errors import DriverInUseError, SimulatorError
 from gpuready_sim.hardware import machine as hardware
 from gpuready_sim.hardware.state import GpuState
@@ -36,6 +36,7 @@ class Machine:
         self.address = address
         self.timing = timing
         self._kubelet: Kubelet | None = None
+        self._end_of_hang: asyncio.TimerHandle | None = None
 
     @property
     def name(self) -> str:
@@ -98,10 +99,21 @@ class Machine:
         for gpu in known:
             if text in (str(gpu.index), gpu.uuid):
                 return gpu.index
-        has = f"it has {', '.join(str(gpu.index) for gpu in known)}" if known else "it has no GPUs"
         raise MachineError(
-            f"node {self.name} has no GPU {text!r}", why=has, next_step="name one by index or uuid"
+            f"node {self.name} has no GPU {text!r}",
+            why=f"it has {', '.join(str(gpu.index) for gpu in known) or 'none'}",
+            next_step="name one by index or uuid",
         )
+
+    def hang(self, seconds: float) -> None:
+        """For so long every NVML call waits; then all of them return."""
+        if self._end_of_hang is not None:
+            self._end_of_hang.cancel()
+            self._end_of_hang = None
+        with self.gpus() as state:
+            state.set_hang_s(seconds)
+        if seconds:
+            self._end_of_hang = asyncio.get_running_loop().call_later(seconds, self.hang, 0)
 
     # --- the driver -------------------------------------------------------------------------------------
     def driver_root(self) -> Path | None:
@@ -123,10 +135,19 @@ class Machine:
 
     def update_driver(self, version: str) -> dict[str, str | None]:
         """New libraries under the old module, as a package upgrade on the host does."""
-        if self.driver_root() != self.root:
+        if not is_driver_version(version):
+            raise MachineError(
+                f"{version!r} is no driver version",
+                why="it must be numbers with dots between them",
+                next_step="give one such as 570.133.20",
+            )
+        root = self.driver_root()
+        if root is None:
+            raise self._without_driver("no driver is installed on it, so there is none to update")
+        if root != self.root:
             raise MachineError(
                 f"node {self.name} has no driver on the host",
-                why="a driver in a container is updated by changing its image",
+                why="its driver runs in a container and is updated by changing its image",
                 next_step="change the ClusterPolicy's spec.driver.version",
             )
         hardware.update_driver(self.root, version)
@@ -139,7 +160,7 @@ class Machine:
         """
         root = self.driver_root()
         if root is None:
-            raise MachineError(f"node {self.name} has no driver", why="none is installed on it")
+            raise self._without_driver("none is installed on it")
         deadline = time.monotonic() + wait_s
         while True:
             try:
@@ -154,26 +175,37 @@ class Machine:
         hardware.load_driver(self.directory, version)
         return self.driver()
 
+    def _without_driver(self, why: str) -> MachineError:
+        return MachineError(
+            f"node {self.name} has no driver",
+            why=why,
+            next_step="give it driver: {where: host} in cluster.yaml, or apply a ClusterPolicy",
+        )
+
     # --- programs on the host ---------------------------------------------------------------------------
-    def environment(self) -> dict[str, str]:
-        """What a program on this host needs to see the host's files and GPUs."""
+    def environment(self) -> Mapping[str, Any]:
+        """What a program on this host needs to see the host's files and GPUs; how many GPUs there are."""
         roots = [self.root, self.root / CONTAINER_DRIVER_ROOT]
         return {
-            "GPUREADY_ROOT": str(self.root),
-            "LD_LIBRARY_PATH": ":".join(str(root / d) for root in roots for d in LIBRARY_DIRS),
-            "NVSIM_STATE": str(self.directory / "gpus.state"),
-            "NVSIM_DEV": str(self.root / "dev"),
-            "NODE_NAME": self.name,
+            "environment": {
+                "GPUREADY_ROOT": str(self.root),
+                "LD_LIBRARY_PATH": ":".join(str(root / d) for root in roots for d in LIBRARY_DIRS),
+                "NVSIM_STATE": str(self.directory / "gpus.state"),
+                "NVSIM_DEV": str(self.root / "dev"),
+                "NODE_NAME": self.name,
+            },
+            "gpus": len(self.spec.gpus),
         }
 
     def status(self) -> Mapping[str, Any]:
         with self.gpus() as state:
-            gpus = state.gpus()
+            gpus, hang_s = state.gpus(), state.hang_s
         return {
             "name": self.name,
             "address": self.address,
             "kubelet": "running" if self._kubelet else "stopped",
             "driver": self.driver(),
+            "nvmlHangSeconds": hang_s,
             "gpus": [
                 {
                     "index": gpu.index,

@@ -7,14 +7,17 @@ import os
 import re
 import shutil
 import socket
+import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 from gpuready_sim.errors import SimulatorError
 
+DEFAULT_NAME = "gpuready"
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?")
 # A cluster owns 127.X.0.0/16; whoever listens on this port of its last address has it. Machine-wide and
 # gone with the process, so two state directories cannot hand out the same range.
@@ -24,6 +27,15 @@ _FIRST_RANGE, _LAST_RANGE = 16, 254
 
 class PlaceError(SimulatorError):
     """A cluster's name or directory cannot be used."""
+
+
+class State(StrEnum):
+    """What there is of a cluster."""
+
+    RUNNING = "running"
+    CHANGING = "starting or ending"
+    ENDED = "ended"  # its files are there: logs, requests, the nodes' directories
+    ABSENT = "absent"
 
 
 @dataclass(frozen=True)
@@ -71,6 +83,16 @@ class Place:
         # Beside the directory: `up` may replace the directory while it holds the lock.
         return self.directory.with_name(f".{self.name}.lock")
 
+    @property
+    def state(self) -> State:
+        if running_pid(self) is not None:
+            return State.RUNNING if self.control.exists() else State.CHANGING
+        return State.ENDED if self.directory.exists() else State.ABSENT
+
+    def command(self, words: str) -> str:
+        """`gpuready-sim WORDS` for this cluster, as somebody would type it."""
+        return f"gpuready-sim {words}" + ("" if self.name == DEFAULT_NAME else f" --name {self.name}")
+
     def node(self, name: str) -> Path:
         return self.directory / "nodes" / name
 
@@ -95,25 +117,55 @@ def cluster_names() -> list[str]:
     return sorted(p.name for p in home.iterdir() if p.is_dir()) if home.is_dir() else []
 
 
+def running_names() -> list[str]:
+    return [name for name in cluster_names() if Place(state_home() / name).state is State.RUNNING]
+
+
 @contextmanager
 def owned(place: Place) -> Iterator[None]:
-    """Hold the cluster's lock; raises PlaceError when another process has it."""
+    """Hold the cluster's lock, whose file goes with it; raises PlaceError when another process has it."""
     place.lock.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(place.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = _locked(place)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as exc:
-            raise PlaceError(
-                f"cluster {place.name} is running already",
-                why=f"process {_holder(descriptor)} holds {place.lock}",
-                next_step=f"use it, end it with `gpuready-sim down --name {place.name}`, or choose --name",
-            ) from exc
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, str(os.getpid()).encode(), 0)
         yield
     finally:
+        place.lock.unlink(missing_ok=True)
         os.close(descriptor)
+
+
+def _locked(place: Place) -> int:
+    """The open lock file; not one that its last owner has removed meanwhile."""
+    while True:
+        descriptor = os.open(place.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(descriptor), os.stat(place.lock)):
+                return descriptor
+        except FileNotFoundError:
+            pass
+        except BlockingIOError as exc:
+            pid = _holder(descriptor)
+            if pid:
+                os.close(descriptor)
+                raise _runs_already(place, pid) from exc
+            time.sleep(0.01)  # somebody looks whether it runs, or has it and is about to write its id
+        os.close(descriptor)
+
+
+def refuse_running(place: Place) -> None:
+    """raises PlaceError when the cluster runs already"""
+    if pid := running_pid(place):
+        raise _runs_already(place, pid)
+
+
+def _runs_already(place: Place, pid: int) -> PlaceError:
+    return PlaceError(
+        f"cluster {place.name} is running already",
+        why=f"process {pid} runs it",
+        next_step=f"use it, end it with `{place.command('down')}`, or choose another --name",
+    )
 
 
 def running_pid(place: Place) -> int | None:

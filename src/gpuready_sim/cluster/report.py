@@ -1,12 +1,13 @@
-"""What `gpuready-sim status` and `requests` print."""
+"""What `gpuready-sim status`, `list` and `requests` print."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from dataclasses import replace
 from typing import Any
 
 from rich.console import Console
@@ -14,7 +15,7 @@ from rich.table import Table
 
 from gpuready_sim import control, request_log
 from gpuready_sim.client import NODES, PODS, ApiStatus, SimClient, Unreachable
-from gpuready_sim.cluster.places import Place
+from gpuready_sim.cluster.places import Place, State, cluster_names
 
 WIDE = 500
 
@@ -22,7 +23,7 @@ WIDE = 500
 def print_status(name: str, *, as_json: bool) -> int:
     """Exit code: 0 when all is well, 1 when something is not."""
     place = Place.of(name)
-    state = control.ask(place.control, "status")
+    state = control.ask(place, "status")
     asyncio.run(_add_kubernetes_view(place, state))
     if as_json:
         print(json.dumps(state, indent=2))  # noqa: T201
@@ -57,13 +58,11 @@ def _ready_of(node: Mapping[str, Any]) -> str:
 
 def _is_well(node: Mapping[str, Any]) -> bool:
     faulty = any(gpu["lost"] or gpu["lastXid"] or gpu["inforomCorrupt"] for gpu in node["gpus"])
-    return node.get("ready") == "True" and not faulty
+    return node.get("ready") == "True" and not faulty and not node["nvmlHangSeconds"]
 
 
 def _print_tables(state: Mapping[str, Any]) -> None:
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = WIDE  # a file or a pipe has no right edge: nothing is cut or folded
+    console = _console()
     table = _table("NODE", "READY", "GPUS", "DRIVER", "KUBELET", "PODS", "FAULTS")
     for node in state["nodes"]:
         models = Counter(gpu["model"] for gpu in node["gpus"])
@@ -74,7 +73,7 @@ def _print_tables(state: Mapping[str, Any]) -> None:
             _driver_text(node["driver"]),
             node["kubelet"],
             str(node.get("pods", "-")),
-            ", ".join(_faults(node["gpus"])) or "-",
+            ", ".join(_faults(node)) or "-",
         )
     console.print(table)
     console.print()
@@ -88,6 +87,13 @@ def _print_tables(state: Mapping[str, Any]) -> None:
     print(f"API server: {state['server']} ({state['api']})")  # noqa: T201
 
 
+def _console() -> Console:
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = WIDE  # a file or a pipe has no right edge: nothing is cut or folded
+    return console
+
+
 def _driver_text(driver: Mapping[str, str | None]) -> str:
     installed, loaded = driver["installed"], driver["loaded"]
     if not installed:
@@ -97,8 +103,10 @@ def _driver_text(driver: Mapping[str, str | None]) -> str:
     return f"{driver['where']} {installed}, module {loaded or 'not loaded'}"
 
 
-def _faults(gpus: Iterable[Mapping[str, Any]]) -> Iterable[str]:
-    for gpu in gpus:
+def _faults(node: Mapping[str, Any]) -> Iterable[str]:
+    if node["nvmlHangSeconds"]:
+        yield "NVML hangs"
+    for gpu in node["gpus"]:
         words = ["lost"] if gpu["lost"] else []
         words += [f"XID {gpu['lastXid']}"] if gpu["lastXid"] else []
         words += ["infoROM"] if gpu["inforomCorrupt"] else []
@@ -113,16 +121,50 @@ def _table(*columns: str) -> Table:
     return table
 
 
-def print_requests(name: str, *, writes_only: bool, since: datetime | None, as_json: bool) -> int:
+def print_clusters(*, as_json: bool) -> int:
+    clusters = [_cluster_row(Place.of(name)) for name in cluster_names()]
+    if as_json:
+        print(json.dumps(clusters, indent=2))  # noqa: T201
+    elif not clusters:
+        print("no clusters; start one with `gpuready-sim up --detach`", file=sys.stderr)  # noqa: T201
+    else:
+        table = _table("NAME", "STATE", "NODES", "KUBECONFIG")
+        for row in clusters:
+            table.add_row(row["name"], row["state"], ", ".join(row["nodes"]) or "-", row["kubeconfig"] or "-")
+        _console().print(table)
+    return 0
+
+
+def _cluster_row(place: Place) -> dict[str, Any]:
+    kubeconfig = str(place.kubeconfig) if place.state is State.RUNNING else None
+    nodes = place.directory / "nodes"
+    names = sorted(path.name for path in nodes.iterdir()) if nodes.is_dir() else []
+    return {
+        "name": place.name,
+        "state": str(place.state),
+        "nodes": names,
+        "kubeconfig": kubeconfig,
+        "directory": str(place.directory),
+    }
+
+
+def print_requests(name: str, wanted: request_log.Filter, *, as_json: bool) -> int:
     place = Place.of(name)
     if not place.requests.exists():
-        raise control.NotRunning(
-            f"cluster {name} has no requests",
-            why=f"{place.requests} is not there",
-            next_step=f"start it with `gpuready-sim up --name {name} --detach`",
-        )
-    for line in request_log.read(place.requests, writes_only=writes_only, since=since):
-        print(json.dumps(line.fields) if as_json else _request_text(line))  # noqa: T201
+        raise control.not_running(place)
+    leases, clients = 0, set()
+    with_leases = replace(wanted, leases=True)
+    for line in request_log.read(place.requests):
+        clients.add(line.client)
+        if wanted.takes(line):
+            print(json.dumps(line.fields) if as_json else _request_text(line))  # noqa: T201
+        elif with_leases.takes(line):
+            leases += 1
+    if wanted.client and wanted.client not in clients:
+        print(f"no client {wanted.client}; there are {', '.join(sorted(clients))}", file=sys.stderr)  # noqa: T201
+    if leases:
+        those = "1 write of a lease is" if leases == 1 else f"{leases} writes of leases are"
+        print(f"{those} left out; --leases shows them", file=sys.stderr)  # noqa: T201
     return 0
 
 

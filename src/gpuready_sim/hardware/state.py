@@ -244,6 +244,11 @@ class GpuState:
         with self._writing():
             self._gpu(index).remap_pending = int(pending)
 
+    @property
+    def hang_s(self) -> float:
+        """How long each NVML call takes."""
+        return int(self._state.hang_ms) / 1000
+
     def set_hang_s(self, seconds: float) -> None:
         """Each NVML call of every process takes this long; 0 lets even the waiting ones go."""
         with self._writing():

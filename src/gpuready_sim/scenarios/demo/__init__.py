@@ -1,5 +1,5 @@
 """The demonstration: four nodes, from bare machines to GPUs in pods, with faults, to nothing left behind."""
 
-from gpuready_sim.scenarios.demo.command import main
+from gpuready_sim.scenarios.demo.command import run
 
-__all__ = ["main"]
+__all__ = ["run"]

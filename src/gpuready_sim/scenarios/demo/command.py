@@ -7,28 +7,19 @@ import signal
 import sys
 from pathlib import Path
 
-import click
 from rich.console import Console
 
 from gpuready_sim.cluster.handle import NotInTime
-from gpuready_sim.errors import SimulatorError
+from gpuready_sim.cluster.places import Place, refuse_running
 from gpuready_sim.scenarios.demo.scenes import tell
 from gpuready_sim.scenarios.story import BrokenExpectation, Story
 
 WIDTH = 110
 
 
-@click.command("demo", context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--name", default="demo", show_default=True, help="Name of the cluster it starts.")
-@click.option("--picture", type=click.Path(dir_okay=False, path_type=Path), help="Also draw the run as SVG.")
-def _demo(name: str, picture: Path | None) -> int:
-    """Run the main job on a simulated cluster, start to finish, and say what happened.
-
-    \b
-    Examples:
-      gpuready-sim demo
-      gpuready-sim demo --picture demo.svg
-    """
+def run(name: str, picture: Path | None = None) -> int:
+    """Tell the story on a cluster of this name; raises SimulatorError when it cannot be told."""
+    refuse_running(Place.of(name))
     console = Console(record=picture is not None, width=None if sys.stdout.isatty() else WIDTH)
     story = Story(console)
     try:
@@ -36,9 +27,6 @@ def _demo(name: str, picture: Path | None) -> int:
     except (BrokenExpectation, NotInTime) as exc:
         console.print(f"\n[bold red]broken:[/] {exc}", highlight=False)
         return 1
-    except SimulatorError as exc:
-        console.print(f"\n[bold red]error:[/] {exc}", highlight=False)
-        return 2
     except (KeyboardInterrupt, asyncio.CancelledError):
         console.print("\nstopped; nothing is left running")
         return 130
@@ -55,11 +43,3 @@ async def _told(story: Story, name: str) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     await tell(story, name)
-
-
-def main(arguments: list[str]) -> int:
-    try:
-        return int(_demo.main(args=arguments, prog_name="gpuready-sim demo", standalone_mode=False) or 0)
-    except click.ClickException as exc:
-        exc.show()
-        return 2

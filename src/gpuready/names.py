@@ -45,6 +45,8 @@ AGENT_LABELS_ANNOTATION = "gpuready.dev/agent-labels"
 DIGEST_ANNOTATION = "gpuready.dev/digest"
 OWNER_LABEL = "gpuready.dev/policy"
 OPERAND_LABEL = "gpuready.dev/operand"
+# On a driver pod: digest of what decides how the driver is installed.
+DRIVER_CONFIG_LABEL = "gpuready.dev/driver-config"
 
 # --- node condition -------------------------------------------------------------------------------------
 GPU_READY_CONDITION = "GPUReady"

@@ -24,6 +24,9 @@ class ConfigError(Base, frozen=True, kw_only=True):
 class DriverWish(Base, frozen=True, kw_only=True):
     enabled: Annotated[bool, doc("Whether the policy manages the driver.")] = False
     version: Annotated[str, doc("The version the policy asks for, if any.")] = ""
+    trouble: Annotated[
+        ConfigError | None, doc("What keeps the driver container from bringing the driver asked for.")
+    ] = None
 
 
 class DevicePluginWish(Base, frozen=True, kw_only=True):

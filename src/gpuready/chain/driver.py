@@ -13,10 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gpuready.chain.device_plugin import advice
+from gpuready.chain.device_plugin import Problem, advice
 from gpuready.chain.verdict import Link, State, Verdict
 from gpuready.chain.wording import counted
 
+# The driver works and is not the one that the policy asks for.
+OUTDATED, POD_FAILING = "DriverOutdated", "DriverPodFailing"
+NOT_AS_ASKED = (OUTDATED, POD_FAILING)
 # NVML return codes (nvml.h): the ones that tell us something by themselves.
 NVML_DRIVER_NOT_LOADED = 9
 NVML_LIBRARY_NOT_FOUND = 12
@@ -104,6 +107,7 @@ class DriverFacts:
     driver_wanted        the policy wants a driver container here; None while no GPUNode says so
     container_evidence   files that a driver container of this boot left (pid file, state, .driver-ctr-ready)
     container_finished   the driver container's startup probe has succeeded in this boot
+    trouble              what the control plane knows of the driver's pod: OUTDATED or POD_FAILING
     """
 
     pci_addresses: tuple[str, ...] = ()
@@ -115,6 +119,7 @@ class DriverFacts:
     container_evidence: tuple[str, ...] = ()
     container_finished: bool = False
     nvml: NvmlAnswer = NvmlAnswer()
+    trouble: Problem | None = None
 
 
 def owner_of(facts: DriverFacts) -> Owner:
@@ -195,7 +200,12 @@ def _answered(facts: DriverFacts) -> Verdict:
     silent = [gpu for gpu in listed if not gpu.answers]
     if not listed or len(silent) == len(listed):
         return _no_devices(facts, missing, silent)
-    remarks = [*_missing_remarks(missing), *_silent_remarks(silent), *_info_rom_remarks(listed)]
+    remarks = [
+        *_trouble_remarks(facts),
+        *_missing_remarks(missing),
+        *_silent_remarks(silent),
+        *_info_rom_remarks(listed),
+    ]
     version = facts.module_version or tree_of(facts).version
     if not remarks:
         count = counted(len(listed), "GPU")
@@ -217,6 +227,14 @@ def missing_addresses(facts: DriverFacts) -> list[str]:
         return []
     listed = {gpu.pci_address for gpu in facts.nvml.gpus}
     return [address for address in facts.pci_addresses if address not in listed]
+
+
+def _trouble_remarks(facts: DriverFacts) -> list[tuple[str, str, str]]:
+    """Of a container's driver only: what the policy asks for does not touch a host's."""
+    trouble = facts.trouble
+    if trouble is None or owner_of(facts) is not Owner.CONTAINER:
+        return []
+    return [(trouble.reason, trouble.message, trouble.next_step)]
 
 
 def _missing_remarks(missing: Sequence[str]) -> list[tuple[str, str, str]]:
@@ -275,6 +293,9 @@ def _missing(facts: DriverFacts) -> Verdict:
 
 
 def _installing(facts: DriverFacts, detail: str) -> Verdict:
+    if facts.trouble and facts.trouble.reason == POD_FAILING:
+        text, step = facts.trouble.message, facts.trouble.next_step
+        return _verdict(State.BROKEN, POD_FAILING, text, evidence=(_module_line(facts),), next_step=step)
     seen = facts.container_evidence or (f"nothing in {facts.container.root} yet",)
     return _verdict(
         State.WAITING,

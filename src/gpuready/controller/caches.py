@@ -24,18 +24,44 @@ OWNED_KINDS: tuple[Resource, ...] = (
     resources.DAEMONSETS,
 )
 
-_BY_NODE = "node"
+AGENT, DRIVER = "node-agent", "driver"
+_BY_NODE = "operand/node"
+_KEPT_LABELS = ("app", names.OPERAND_LABEL, names.DRIVER_CONFIG_LABEL)
+
+
+def operand_of(pod: Pod) -> str:
+    return pod.metadata.labels.get(names.OPERAND_LABEL, "")
+
+
+def _decode_own_pod(raw: bytes) -> Pod:
+    """Only what a verdict needs: there are as many of these as nodes, and more."""
+    pod = decode_pod(raw)
+    meta = pod.metadata
+    meta.labels = {key: meta.labels[key] for key in _KEPT_LABELS if key in meta.labels}
+    meta.annotations, meta.owner_references = {}, []
+    ready = pod.condition("Ready")
+    return Pod(
+        metadata=meta,
+        node_name=pod.node_name,
+        phase=pod.phase,
+        conditions=[ready] if ready else [],
+        containers=pod.containers,
+        init_containers=pod.init_containers,
+    )
 
 
 @dataclass(frozen=True)
 class Caches:
-    """One watch per kind; `owned` is keyed by kind ("DaemonSet")."""
+    """One watch per kind; `owned` is keyed by kind ("DaemonSet").
+
+    own_pods   the node agent's and the driver's: the two whose absence their node cannot explain itself
+    """
 
     namespace: str
     policies: WatchCache[dict[str, Any]]
     nodes: WatchCache[Node]
     gpu_nodes: WatchCache[GPUNodeSummary]
-    agent_pods: WatchCache[Pod]
+    own_pods: WatchCache[Pod]
     configmaps: WatchCache[dict[str, Any]]
     owned: Mapping[str, WatchCache[dict[str, Any]]]
 
@@ -50,20 +76,20 @@ class Caches:
             )
             for kind in OWNED_KINDS
         }
-        agent_pods = WatchCache(
+        own_pods = WatchCache(
             client,
             resources.PODS,
             namespace=namespace,
-            label_selector=f"{names.OPERAND_LABEL}=node-agent",
-            decode=decode_pod,
+            label_selector=f"{names.OPERAND_LABEL} in ({AGENT},{DRIVER})",
+            decode=_decode_own_pod,
         )
-        agent_pods.add_index(_BY_NODE, lambda pod: [pod.node_name])
+        own_pods.add_index(_BY_NODE, lambda pod: [f"{operand_of(pod)}/{pod.node_name}"])
         return cls(
             namespace=namespace,
             policies=WatchCache(client, resources.CLUSTER_POLICIES),
             nodes=WatchCache(client, resources.NODES, decode=decode_node),
             gpu_nodes=WatchCache(client, resources.GPU_NODES, decode=decode_gpunode),
-            agent_pods=agent_pods,
+            own_pods=own_pods,
             configmaps=WatchCache(client, resources.CONFIGMAPS, namespace=namespace),
             owned=owned,
         )
@@ -71,7 +97,7 @@ class Caches:
     @property
     def all(self) -> list[WatchCache[Any]]:
         first: list[WatchCache[Any]] = [self.policies, self.nodes, self.gpu_nodes]
-        return [*first, self.agent_pods, self.configmaps, *self.owned.values()]
+        return [*first, self.own_pods, self.configmaps, *self.owned.values()]
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -87,7 +113,10 @@ class Caches:
         return all(cache.synced for cache in self.all)
 
     def agents_on(self, node: str) -> list[Pod]:
-        return self.agent_pods.by_index(_BY_NODE, node)
+        return self.own_pods.by_index(_BY_NODE, f"{AGENT}/{node}")
+
+    def drivers_on(self, node: str) -> list[Pod]:
+        return self.own_pods.by_index(_BY_NODE, f"{DRIVER}/{node}")
 
     def find_owned(self, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
         return self.owned[kind].get(f"{namespace}/{name}" if namespace else name)

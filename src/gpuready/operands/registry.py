@@ -19,6 +19,10 @@ OPERANDS: tuple[Operand, ...] = (
 
 # Enabled in most policies, without code here yet; `status.operands[]` says so for each.
 NOT_IMPLEMENTED: tuple[PlannedOperand, ...] = (
+    PlannedOperand(
+        "driver-upgrade",
+        lambda policy: policy.spec.driver.enabled and policy.spec.driver.upgrade_policy.auto_upgrade,
+    ),
     PlannedOperand("toolkit", lambda policy: policy.spec.toolkit.enabled),
     PlannedOperand("dcgm", lambda policy: policy.spec.dcgm.enabled),
     PlannedOperand("dcgm-exporter", lambda policy: policy.spec.dcgm_exporter.enabled),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gpuready.chain import driver
+from gpuready.chain.device_plugin import Problem
 from gpuready.chain.driver import (
     DriverClass,
     DriverFacts,
@@ -344,3 +345,30 @@ def test_a_library_whose_name_tells_no_version_is_no_working_driver(nvml: NvmlAn
     assert (verdict.state, verdict.reason) == (State.BROKEN, "LibraryVersionUnknown")
     assert "/usr/lib64/libnvidia-ml.so.5.x" in verdict.message
     assert "libnvidia-ml.so.570.86.10" in verdict.next_step
+
+
+OUTDATED = Problem(
+    "DriverOutdated",
+    "a100 runs 570.86.10, the policy asks for 570.124.06",
+    "delete the pod nvidia-driver-daemonset-x on a100 when its GPUs are free",
+)
+FAILING = Problem("DriverPodFailing", "on a100 the driver pod x fails: CrashLoopBackOff", "kubectl logs x")
+
+
+def test_a_driver_that_is_not_the_one_asked_for_works_and_is_remarked() -> None:
+    verdict = driver.judge(in_container(trouble=OUTDATED))
+
+    assert (verdict.state, verdict.reason) == (State.DEGRADED, "DriverOutdated")
+    assert OUTDATED.message in verdict.message
+    assert verdict.next_step == OUTDATED.next_step
+
+
+def test_what_the_policy_asks_of_containers_is_nothing_to_a_hosts_driver() -> None:
+    assert driver.judge(facts(trouble=OUTDATED)).state is State.OK
+
+
+def test_a_driver_pod_that_fails_is_no_driver_that_is_being_installed() -> None:
+    verdict = driver.judge(in_container(**{**BARE, "container_finished": False}, trouble=FAILING))
+
+    assert (verdict.state, verdict.reason) == (State.BROKEN, "DriverPodFailing")
+    assert (verdict.message, verdict.next_step) == (FAILING.message, FAILING.next_step)

@@ -295,6 +295,23 @@ def test_an_operand_whose_pods_are_being_replaced_is_not_ready(strategy, generat
     assert result["state"] == expected
 
 
+@pytest.mark.parametrize("reason", ["DriverOutdated", "DriverPodFailing"])
+def test_a_driver_that_is_not_the_one_asked_for_is_not_ready_though_its_node_is(reason):
+    result = status(deployed(), gpu_nodes=[gpu_node(driver="degraded", reason=reason)])
+    row = next(row for row in result["operands"] if row["name"] == "driver")
+    assert (row["state"], row["reason"], row["ready"]) == ("notReady", reason, 0)
+    assert f"g1: m {reason}" in row["message"]
+    assert result["nodes"]["ready"] == 1
+
+
+def test_an_automatic_upgrade_is_listed_as_not_implemented():
+    result = status(
+        deployed(), gpu_nodes=[gpu_node()], spec={"driver": {"upgradePolicy": {"autoUpgrade": True}}}
+    )
+    assert {row["name"]: row["reason"] for row in result["operands"]}["driver-upgrade"] == "NotImplemented"
+    assert "driver-upgrade" in result["conditions"][2]["message"]
+
+
 def test_counts_and_messages_are_no_headline():
     result = status(deployed(), gpu_nodes=[gpu_node()])
     moved = {

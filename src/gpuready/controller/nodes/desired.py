@@ -38,6 +38,7 @@ def desired_spec(
     current: Mapping[str, Any],
     *,
     runs_plugin: bool,
+    driver_trouble: Spec | None = None,
     plugin_refusal: Refusal | None = None,
     writes_feature_labels: bool,
 ) -> Spec:
@@ -45,12 +46,14 @@ def desired_spec(
 
     source    None when the policy names no ConfigMap
     current   the spec as it is now: the last good configuration is taken from here
+    driver_trouble   what keeps the driver there from being the one that the policy asks for
     plugin_refusal   why the device plugin that the policy asks for is not run; the node says so
     """
     return {
         "driver": {
             "enabled": policy.spec.driver.enabled,
             "version": policy.spec.driver.version,
+            **({"trouble": driver_trouble} if driver_trouble else {}),
         },
         "devicePlugin": {
             "enabled": runs_plugin,

@@ -21,8 +21,9 @@ from gpuready.controller.labelling.loop import labels_to_be
 from gpuready.controller.loop import Loop
 from gpuready.controller.nodes import condition
 from gpuready.controller.nodes.desired import ConfigSource, Spec, desired_spec
+from gpuready.controller.nodes.driver_pod import asked_version, config_of, driver_trouble
 from gpuready.controller.nodes.silence import silence_of
-from gpuready.controller.nodes.summary import GPUNodeSummary
+from gpuready.controller.nodes.summary import DriverSummary, GPUNodeSummary
 from gpuready.controller.nodes.uninstall import Uninstaller
 from gpuready.kube.client import KubeClient
 from gpuready.kube.errors import AlreadyExists, NotFound
@@ -57,7 +58,7 @@ class NodesLoop(Loop):
         self.uninstaller = uninstaller
         caches.nodes.add_handler(self._on_node)
         caches.gpu_nodes.add_handler(self._on_gpu_node)
-        caches.agent_pods.add_handler(self._on_pod)
+        caches.own_pods.add_handler(self._on_pod)
         caches.configmaps.add_handler(self._on_configmap)
         current.on_change(self._on_policy)
 
@@ -114,9 +115,25 @@ class NodesLoop(Loop):
             labels,
             self._config_source(policy),
             now,
+            driver_trouble=self._driver_trouble(node.metadata.name, policy, summary),
             plugin_refusal=DEVICE_PLUGIN.refusal(policy) if DEVICE_PLUGIN.enabled(policy) else None,
             runs_plugin=_runs(DEVICE_PLUGIN, policy, labels, now.get("devicePlugin") or {}),
             writes_feature_labels=_runs(FEATURE_LABELS, policy, labels, now.get("featureLabels") or {}),
+        )
+
+    def _driver_trouble(
+        self, name: str, policy: ClusterPolicy, summary: GPUNodeSummary | None
+    ) -> dict[str, Any] | None:
+        pods = self._caches.drivers_on(name)
+        sets = {pod.metadata.labels.get("app", "") for pod in pods}
+        found = [self._caches.find_owned("DaemonSet", self._caches.namespace, each) for each in sets]
+        return driver_trouble(
+            name,
+            pods,
+            summary.status.driver if summary else DriverSummary(),
+            version=asked_version(policy),
+            config=config_of(found[0] if len(found) == 1 else None),
+            before=((summary.spec if summary else {}).get("driver") or {}).get("trouble"),
         )
 
     def _config_source(self, policy: ClusterPolicy) -> ConfigSource | None:
@@ -190,6 +207,7 @@ class NodesLoop(Loop):
             old is None
             or new is None
             or old.spec != new.spec
+            or old.status.driver != new.status.driver
             or old.status.uninstalled != new.status.uninstalled
         ):
             self.queue.add(gone.metadata.name)

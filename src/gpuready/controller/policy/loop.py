@@ -12,7 +12,7 @@ from typing import Any
 
 from gpuready import names
 from gpuready.api.clusterpolicy import ClusterPolicy
-from gpuready.controller.caches import OWNED_KINDS, Caches
+from gpuready.controller.caches import AGENT, OWNED_KINDS, Caches, operand_of
 from gpuready.controller.conditional import replacing
 from gpuready.controller.current import CurrentPolicy
 from gpuready.controller.echoes import Echoes
@@ -128,7 +128,8 @@ class PolicyLoop(Loop):
         )
 
     def _observed(self, failures: Mapping[str, str]) -> Observed:
-        agents = {pod.node_name for pod in self._caches.agent_pods.values() if pod.ready}
+        pods = self._caches.own_pods.values()
+        agents = {pod.node_name for pod in pods if pod.ready and operand_of(pod) == AGENT}
         nodes = self._caches.nodes.values()
         by_nfd = any(_labelled_by_nfd(node) for node in nodes)
         return Observed(
@@ -262,7 +263,7 @@ class PolicyLoop(Loop):
         caches.policies.add_handler(lambda old, new: self._wake())
         caches.nodes.add_handler(self._on_node)
         caches.gpu_nodes.add_handler(self._on_gpu_node)
-        caches.agent_pods.add_handler(lambda old, new: self._wake())
+        caches.own_pods.add_handler(lambda old, new: self._wake())
         for cache in caches.owned.values():
             cache.add_handler(lambda old, new: self._wake())
 

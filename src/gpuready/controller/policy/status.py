@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuready import names
+from gpuready.chain.driver import NOT_AS_ASKED
 from gpuready.chain.verdict import Link, State
 from gpuready.chain.wording import counted
 from gpuready.controller.nodes.summary import GPUNodeSummary
@@ -167,7 +168,10 @@ def _is_ready(plan: OperandPlan, node: NodeView, seen: Observed) -> bool:
     summary = seen.gpu_nodes.get(node.name)
     if plan.operand.link is None:  # feature labels: there when the product is
         return "nvidia.com/gpu.product" in node.labels or _has_no_devices(summary)
-    return summary is not None and summary.is_whole(plan.operand.link)
+    if summary is None or not summary.is_whole(plan.operand.link):
+        return False
+    row = summary.find_link(plan.operand.link)
+    return row is not None and row.reason not in NOT_AS_ASKED
 
 
 def _has_no_devices(summary: GPUNodeSummary | None) -> bool:
@@ -230,7 +234,8 @@ def _why_not(plan: OperandPlan, nodes: Sequence[NodeView], seen: Observed) -> tu
     row = summary.find_link(plan.operand.link) if plan.operand.link else summary.first_broken()
     if row is None:
         return "NotReported", f"{node.name}: the node agent has not reported on this yet{others}"
-    return row.reason or "NotReady", f"{node.name}: {row.message}{others}"
+    step = f"; next: {row.next_step}" if row.reason in NOT_AS_ASKED and row.next_step else ""
+    return row.reason or "NotReady", f"{node.name}: {row.message}{step}{others}"
 
 
 def _others(nodes: Sequence[object]) -> str:

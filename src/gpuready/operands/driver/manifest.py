@@ -46,16 +46,19 @@ def objects(policy: ClusterPolicy, view: ClusterView) -> list[KubeObject]:
 
 
 def _daemonset(policy: ClusterPolicy, view: ClusterView, pool: Pool, name: str) -> KubeObject:
+    container = _container(policy, pool)
+    digest = next(row["value"] for row in container["env"] if row["name"] == DIGEST_ENV)
     shape = DaemonSetShape(
         name=name,
         operand="driver",
-        containers=[_container(policy, pool)],
+        containers=[container],
         node_selector={names.DEPLOY_DRIVER: "true", **pool.selector},
         service_account=ACCOUNT,
         labels={
             "app.kubernetes.io/component": "nvidia-driver",
             "nvidia.com/precompiled": "false",
             POOL_LABEL: pool.os_tag,
+            names.DRIVER_CONFIG_LABEL: digest,  # tells the controller which pods are of an earlier policy
         },
         volumes=[
             *(mount.volume() for mount in _MOUNTS),

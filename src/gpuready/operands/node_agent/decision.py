@@ -6,7 +6,7 @@ Pure. The same verdicts make gates, labels, status, condition and Events; nothin
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpuready import names
@@ -62,7 +62,7 @@ class Judgement:
 
 def judge(view: View) -> Judgement:
     """All links of this node. "reporting" is judged from outside, by those who do or do not hear from us."""
-    driver_verdict = driver.judge(view.driver)
+    driver_verdict = driver.judge(replace(view.driver, trouble=view.wishes.driver_trouble))
     verdicts = (
         discovery.judge(_discovery_facts(view)),
         driver_verdict,

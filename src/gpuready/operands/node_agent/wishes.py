@@ -21,6 +21,7 @@ class Wishes:
     """driver_enabled and plugin are None while nobody has said anything."""
 
     driver_enabled: bool | None = None
+    driver_trouble: Problem | None = None
     plugin_enabled: bool = False
     plugin_refused: Problem | None = None
     plugin: Desired | None = None
@@ -32,9 +33,10 @@ def wishes_of(spec: Mapping[str, Any] | None, *, generation: int, boot_id: str) 
     """None = there is no GPUNode: nothing is wanted yet."""
     if spec is None:
         return Wishes()
-    plugin = spec.get("devicePlugin") or {}
+    driver, plugin = spec.get("driver") or {}, spec.get("devicePlugin") or {}
     return Wishes(
-        driver_enabled=bool((spec.get("driver") or {}).get("enabled", True)),
+        driver_enabled=bool(driver.get("enabled", True)),
+        driver_trouble=Problem.from_json(driver.get("trouble")),
         plugin_enabled=bool(plugin.get("enabled")),
         plugin_refused=Problem.from_json(plugin.get("refused")),
         plugin=_plugin_of(plugin, generation, boot_id),

@@ -19,7 +19,7 @@ import pytest_asyncio
 
 from gpuready_sim.client import DAEMON_SETS, NODES, PODS
 from gpuready_sim.cluster.handle import Cluster
-from gpuready_sim.cluster.places import Place, running_pid
+from gpuready_sim.cluster.places import Place, State, running_pid
 from gpuready_sim.control import Refused
 
 ONE_CPU_NODE = "nodes: [{name: cpu-0}]"
@@ -262,6 +262,26 @@ async def test_kill_9_of_the_supervisor_leaves_no_process_and_the_next_up_starts
     assert running_pid(cluster.place) is None
     again = await start_cluster(ONE_CPU_NODE, name="killed")
     assert (await again.client.list(DAEMON_SETS))[0] == []
+
+
+async def test_kill_9_of_the_demo_leaves_files_only_and_the_next_one_starts_clean(
+    state_home: Path, tmp_path: Path, start_cluster
+):
+    place = Place.of("story")
+    scratch = {"TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-m", "gpuready_sim.cli", "demo", "--name", "story"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env={**os.environ, **scratch})
+    await until(lambda: place.state is State.RUNNING, timeout_s=30, what="the demo's cluster")
+
+    process.kill()
+    process.wait(10)
+
+    await until(lambda: not processes_naming(str(place.directory)), what="the demo's processes to end")
+    assert place.state is State.ENDED
+    assert list(tmp_path.iterdir()) == []
+    (place.directory / "left-by-the-first").touch()
+    again = await start_cluster(ONE_CPU_NODE, name="story")
+    assert not (again.place.directory / "left-by-the-first").exists()
 
 
 @pytest.fixture(scope="module")

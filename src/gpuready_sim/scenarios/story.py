@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +11,9 @@ from dataclasses import dataclass, field
 
 from rich.console import Console
 from rich.table import Table
+
+INDENT = "  "
+_GAP = re.compile(r"\s{2,}")  # between columns, or before the first one
 
 
 class BrokenExpectation(AssertionError):
@@ -33,18 +38,19 @@ class Story:
         self.timings.append((title, time.monotonic() - started))
 
     def say(self, text: str) -> None:
-        self.console.print(f"   {text}", highlight=False)
+        self.console.print(f"{INDENT}{text}", highlight=False)
 
     def quote(self, command: str, output: str, *, lines: int = 30) -> None:
         """A command as it would be typed, and what it printed."""
-        self.console.print(f"   [green]$ {command}[/]", highlight=False)
+        self.console.print(f"{INDENT}[green]$ {command}[/]", highlight=False)
         for line in output.rstrip().splitlines()[:lines]:
-            self.console.print(f"   {line}", highlight=False, markup=False, no_wrap=True, overflow="ellipsis")
+            for piece in folded(line, self.console.width - len(INDENT)):
+                self.console.print(f"{INDENT}{piece}", highlight=False, markup=False, soft_wrap=True)
 
     def expect(self, fact: bool, expected: str, found: object) -> None:
         if not fact:
             raise BrokenExpectation(f"expected {expected}; found {found}")
-        self.console.print(f"   [green]✓[/] {expected}", highlight=False)
+        self.console.print(f"{INDENT}[green]✓[/] {expected}", highlight=False)
 
     def times(self) -> None:
         table = Table(title="what took how long", title_justify="left", show_edge=False, pad_edge=False)
@@ -55,3 +61,15 @@ class Story:
         table.add_row("all", f"{sum(seconds for _, seconds in self.timings):.1f}", style="bold")
         self.console.print()
         self.console.print(table)
+
+
+def folded(line: str, width: int) -> list[str]:
+    """A line in pieces of at most `width`; those after the first stand below its last column."""
+    starts = [gap.end() for gap in _GAP.finditer(line) if gap.end() <= width // 2]
+    below = " " * (starts[-1] if starts else 0)
+    return textwrap.wrap(line, width, subsequent_indent=below, break_on_hyphens=False) or [""]
+
+
+def counted(count: int, thing: str) -> str:
+    """ "1 GPU", "8 GPUs" """
+    return f"{count} {thing}" + ("" if count == 1 else "s")

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from gpuready_sim.client import Resource
 from gpuready_sim.cluster.handle import Cluster
-from gpuready_sim.scenarios.story import BrokenExpectation, Story
+from gpuready_sim.scenarios.story import BrokenExpectation, Story, counted
 
 GPU_NODES = Resource("gpuready.dev", "v1alpha1", "gpunodes", "GPUNode", namespaced=False)
 Row = dict[str, str]
@@ -65,7 +65,8 @@ class ChainView:
         row = self._rows[name]
         links = "  ".join(f"{column} {row[column] or '·'}" for column in COLUMNS)
         seconds = time.monotonic() - self._started
-        self._story.say(f"{seconds:4.1f} s  {name:8} {links}  {row['gpus']} GPUs  {row['reason']}".rstrip())
+        gpus = counted(int(row["gpus"]), "GPU") if row["gpus"] else "·"
+        self._story.say(f"{seconds:4.1f} s  {name:8} {links}  {gpus}  {row['reason']}".rstrip())
 
     def _table(self) -> Table:
         table = Table(show_edge=False, pad_edge=False)

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import signal
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,8 +18,6 @@ from tests.sim.operator_cluster import (
     DEADLINE_S,
     GPU_NODES,
     NAMESPACE,
-    POLICIES,
-    POLICY,
     condition,
     link,
     policy,
@@ -26,7 +25,7 @@ from tests.sim.operator_cluster import (
 )
 
 from gpuready.cli import main
-from gpuready_sim.client import NODES, PODS, Resource
+from gpuready_sim.client import PODS, Resource
 from gpuready_sim.cluster.handle import Cluster
 
 GPU = "nvidia.com/gpu"
@@ -58,20 +57,6 @@ async def ready_cluster(
         yield running
 
 
-@asynccontextmanager
-async def told(cluster: Cluster) -> AsyncIterator[None]:
-    """Around a test: when it fails, what the daemons of the nodes said and wrote last."""
-    try:
-        yield
-    except BaseException:
-        for node in sorted(cluster.place.directory.glob("nodes/*")):
-            for file in sorted(node.glob("logs/*"), key=lambda path: path.stat().st_mtime)[-4:]:
-                print(f"--- {node.name} {file.name}", *file.read_text().splitlines()[-8:], sep="\n")  # noqa: T201
-            for name in (RECORD, DESIRED, f"{GATES}/driver-ready.json"):
-                print(f"--- {node.name} {name}", json.dumps(read_json(node / "root" / name)), sep="\n")  # noqa: T201
-        raise
-
-
 # --- the node's own report --------------------------------------------------------------------------------
 
 
@@ -82,12 +67,19 @@ async def gpu_node(
 
 
 async def whole(cluster: Cluster, node: str, *, timeout_s: float = DEADLINE_S) -> Object:
-    """The Node, once it says GPUReady with every GPU healthy."""
-    found = await gpu_node(cluster, node, is_whole, timeout_s=timeout_s)
-    count = sum(int(device.get("replicas") or 1) for device in found["status"]["devices"])
-    return await cluster.wait(
-        NODES, node, until=lambda obj: gpu_ready(obj) == "True" and offered(obj) == count, timeout_s=timeout_s
-    )
+    """The Node, once it says GPUReady and offers every share of every GPU of its GPUNode."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        found = await gpu_node(cluster, node, is_whole, timeout_s=deadline - time.monotonic())
+        shares = sum(int(row.get("replicas") or 1) for row in found["status"]["devices"])
+        obj = await cluster.node(node)
+        if gpu_ready(obj) == "True" and offered(obj) == shares:
+            return obj
+        assert time.monotonic() < deadline, (
+            f"{node}: its GPUNode is whole, but GPUReady is {condition(obj, 'GPUReady')} and {offered(obj)} "
+            f"of {shares} shares are offered; the plugin's record: {record(cluster, node)}"
+        )
+        await asyncio.sleep(0.05)
 
 
 def is_whole(found: Object) -> bool:
@@ -292,7 +284,3 @@ async def history(cluster: Cluster, resource: Resource, name: str) -> AsyncItera
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-
-
-async def set_plugin(cluster: Cluster, **fields: Any) -> None:
-    await cluster.client.merge_patch(POLICIES, POLICY, {"spec": {"devicePlugin": fields}})

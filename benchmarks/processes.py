@@ -37,6 +37,11 @@ def find(*words: str) -> list[int]:
     return sorted(int(entry.name) for entry in Path("/proc").glob("[0-9]*") if wanted <= _arguments(entry))
 
 
+def child_of(pid: int) -> int:
+    """What a launcher runs."""
+    return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
+
+
 def _arguments(entry: Path) -> set[bytes]:
     try:
         argv = (entry / "cmdline").read_bytes().split(b"\0")

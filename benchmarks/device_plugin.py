@@ -66,10 +66,12 @@ async def calls(node: PluginNode, run: Run) -> list[Figure]:
     await node.until_allocatable(GPUS)
     figures = await _allocations(node, run.pick(100, 2000))
     rounds = run.pick(1, 11)
-    told = [await _xid_once(node) for _ in range(rounds)]
-    figures.append(Figure("XID raised -> kubelet told", told, "ms", owed=100))
     back = [await _kubelet_once(node) for _ in range(rounds)]
     figures.append(Figure("kubelet's socket back -> Registered", back, "ms", owed=20))
+    told = [await _xid_once(node) for _ in range(rounds)]
+    figures.append(Figure("XID raised -> kubelet told", told, "ms", owed=100))
+    with node.gpus() as state:
+        state.reset(0)
     await node.stop()
     return figures
 
@@ -102,13 +104,12 @@ async def _timed(call: Callable[[Any], Awaitable[Any]], request: Any) -> float:
 
 async def _xid_once(node: PluginNode) -> float:
     with node.gpus() as state:
+        state.reset(0)
+        await node.until_allocatable(GPUS)  # whole again after the round before
         begin = time.perf_counter()
         state.raise_xid(0, 109)
         await node.until_allocatable(GPUS - 1)
-        taken = _ms_since(begin)
-        state.reset(0)
-    await node.until_allocatable(GPUS)
-    return taken
+        return _ms_since(begin)
 
 
 async def _kubelet_once(node: PluginNode) -> float:
@@ -132,7 +133,6 @@ async def at_rest(node: PluginNode, run: Run) -> Figure:
         before = processes.cpu_s(node.process.pid)
         await asyncio.sleep(window_s)
         shares.append((processes.cpu_s(node.process.pid) - before) / window_s * 100)
-    await node.stop()
     return Figure("plugin alone, idle CPU", shares, "%", owed=0.1, note=f"windows of {window_s:g} s")
 
 

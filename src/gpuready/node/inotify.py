@@ -142,9 +142,7 @@ class Changes:
     def set_paths(self, paths: Iterable[Path]) -> bool:
         """True when another place is watched now: what happened there until now was not seen, read again."""
         self._paths = set(paths)
-        before = self._inotify.watched()
-        self._arm()
-        return not self._inotify.watched() <= before
+        return self._arm()
 
     async def wait(self, timeout_s: float | None = None) -> bool:
         """True when something may have changed, False when only the time is over."""
@@ -155,8 +153,7 @@ class Changes:
             except TimeoutError:
                 return False
             events = [event, *self._inotify.pending()]
-            self._arm()
-            if any(self._concerns(event) for event in events):
+            if self._arm() or any(self._concerns(event) for event in events):
                 return True
 
     def close(self) -> None:
@@ -168,8 +165,13 @@ class Changes:
             return True
         return any(path == mine or path in mine.parents or mine == path.parent for mine in self._paths)
 
-    def _arm(self) -> None:
-        """Until it holds: a directory made while its parent was not watched yet would go unnoticed."""
+    def _arm(self) -> bool:
+        """Watch the nearest directories there are; True when another one is watched than before.
+
+        Its events until now are lost, and so are those of a parent that is left for it and that were not read
+        yet: whoever is told must look. Again until it holds, as directories may be made meanwhile.
+        """
+        at_first = self._inotify.watched()
         wanted = self._directories()
         while True:
             for directory in self._inotify.watched() - wanted:
@@ -178,7 +180,7 @@ class Changes:
                 self._inotify.watch(directory)
             before, wanted = wanted, self._directories()
             if wanted == before:
-                return
+                return not self._inotify.watched() <= at_first
 
     def _directories(self) -> set[Path]:
         """The nearest there are to the paths now."""

@@ -115,6 +115,21 @@ async def test_a_folder_is_watched_by_each_of_its_names(tmp_path: Path) -> None:
     changes.close()
 
 
+async def test_a_file_is_not_missed_when_its_folder_is_found_at_the_event_of_another(tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    changes = Changes([tmp_path / "here" / "mine", tmp_path / "there" / "mine"])
+    (tmp_path / "here" / "of others").write_text("x")
+    await asyncio.sleep(0)
+    while not changes._inotify._events.qsize():  # read before the folder is made
+        await asyncio.sleep(0.001)
+
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "mine").write_text("x")
+
+    assert await changes.wait(DEADLINE_S)
+    changes.close()
+
+
 async def test_it_tells_when_another_folder_is_watched(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     changes = Changes([tmp_path / "file"])

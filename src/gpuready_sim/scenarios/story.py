@@ -22,15 +22,21 @@ class BrokenExpectation(AssertionError):
 
 @dataclass
 class Story:
-    """Collects what happened; `timings` are (step, seconds)."""
+    """Collects what happened; `timings` are (step, seconds).
+
+    pictured   the steps that a recording console keeps; () = all
+    """
 
     console: Console
+    pictured: tuple[int, ...] = ()
     timings: list[tuple[str, float]] = field(default_factory=list)
     _step: int = 0
 
     @contextmanager
     def step(self, title: str) -> Iterator[None]:
         self._step += 1
+        if self.pictured:
+            self.console.record = self._step in self.pictured
         self.console.print()
         self.console.print(f"[bold cyan]{self._step}. {title}[/]")
         started = time.monotonic()

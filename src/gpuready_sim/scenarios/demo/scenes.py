@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuready_sim.client import DAEMON_SETS, NODES, PODS, Resource
+from gpuready_sim.cluster.api import Api
 from gpuready_sim.cluster.handle import Cluster
 from gpuready_sim.scenarios.demo.chain_view import GPU_NODES, ChainView
 from gpuready_sim.scenarios.examples import example
@@ -25,9 +26,9 @@ CDI_FILE = "var/run/cdi/k8s.device-plugin.nvidia.com-gpu.json"
 Object = dict[str, Any]
 
 
-async def tell(story: Story, name: str) -> None:
+async def tell(story: Story, name: str, api: Api) -> None:
     with story.step("Four machines join a cluster; nothing knows of their GPUs"):
-        starting = Cluster.started(example("cluster-demo.yaml"), name=name)
+        starting = Cluster.started(example("cluster-demo.yaml"), name=name, api=api)
         cluster = await starting.__aenter__()
     try:
         await _bare(story, cluster)

@@ -205,11 +205,11 @@ async def test_a_driver_image_that_does_not_exist_is_named_with_the_pod_that_wan
     await cluster.client.delete(PODS, driver["metadata"]["name"], NAMESPACE, grace_s=0)
     await cluster.reboot("ctr")
     failing = await daemon_pod(cluster, "ctr", "driver", lambda found: waits_for(found) == "ImagePullBackOff")
-    await gpu_node(cluster, "ctr", says("driver", "DriverInstalling"))
+    await gpu_node(cluster, "ctr", says("driver", "DriverPodFailing"))
     status, said = await doctor(cluster, "ctr")
 
     assert status == 1
-    assert f"{failing['metadata']['name']} does not start: ImagePullBackOff" in said
+    assert f"{failing['metadata']['name']} fails: ImagePullBackOff" in said
     assert "driver:latest" in said
     assert not gate(cluster, "ctr").exists()
 

@@ -55,7 +55,9 @@ def test_a_new_version_in_the_policy_that_no_pod_has_brought_yet() -> None:
 
     assert said["reason"] == "DriverOutdated"
     assert said["message"] == f"a100 runs 570.86.10, the policy asks for {NEW}"
-    assert said["nextStep"].startswith(f"delete the pod {NAME} on a100 when its GPUs are free")
+    assert said["nextStep"].startswith("when the GPUs of a100 are free: ")
+    assert "gpu.deploy.device-plugin=paused-for-driver-upgrade" in said["nextStep"]
+    assert f"delete the pod {NAME}" in said["nextStep"]
     assert "does not roll drivers by itself" in said["nextStep"]
 
 

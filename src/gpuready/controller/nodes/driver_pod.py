@@ -24,6 +24,7 @@ Row = dict[str, Any]
 _VERSION = re.compile(r":(\d+\.\d+(?:\.\d+)?)(?:-|$)")
 _PULLING = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName")
 _CONTAINER = "container"
+_PAUSED = "paused-for-driver-upgrade"
 
 
 def asked_version(policy: ClusterPolicy) -> str:
@@ -91,7 +92,7 @@ def _failure_of(pod: Pod, before: Mapping[str, Any] | None) -> str:
 
 def _clause(container: ContainerStatus) -> str:
     if container.reason in _PULLING:
-        return f"its image {container.image or ''} cannot be pulled".replace("  ", " ")
+        return f"ImagePullBackOff, its image {container.image} cannot be pulled"
     ended = f", its last run ended with {container.last_reason}" if container.last_reason else ""
     return f"{container.reason}{ended}"
 
@@ -104,10 +105,13 @@ def _said_of(message: str, pod: str) -> str:
 def _failing(node: str, pod: Pod, running: DriverSummary, why: str) -> Row:
     name, namespace = pod.metadata.name, pod.metadata.namespace
     kept = f"; {running.version} stays loaded" if running.version else ""
+    step = f"kubectl logs -n {namespace} {name} --all-containers, and kubectl describe pod"
+    if running.version:
+        step += f"; when it says that the driver is in use: {_let_go(node)}"
     return {
         "reason": POD_FAILING,
         "message": f"on {node} the driver pod {name} fails: {why}{kept}",
-        "nextStep": f"kubectl logs -n {namespace} {name} --all-containers, and kubectl describe pod",
+        "nextStep": step,
     }
 
 
@@ -116,6 +120,11 @@ def _outdated(node: str, pod: Pod | None, said: str) -> Row:
     return {
         "reason": OUTDATED,
         "message": said,
-        "nextStep": f"delete {whom} on {node} when its GPUs are free "
-        "(this version does not roll drivers by itself)",
+        "nextStep": f"when the GPUs of {node} are free: {_let_go(node)}, delete {whom}, and label the node "
+        "true again (this version does not roll drivers by itself)",
     }
+
+
+def _let_go(node: str) -> str:
+    """The device plugin holds the driver too: without this the kernel module cannot be unloaded."""
+    return f"kubectl label node {node} {names.DEPLOY_DEVICE_PLUGIN}={_PAUSED} --overwrite"

@@ -168,7 +168,8 @@ class Feed:
                 self._tell(Unavailable(exc.code, exc.name, exc.what))
                 self._rest(self._pace.retry_s)
             except Exception as exc:  # a thread that ends says nothing: better a reason and another try
-                self._tell(Unavailable(_OUR_FAULT, type(exc).__name__, f"asking NVML failed: {exc}"))
+                said = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
+                self._tell(Unavailable(_OUR_FAULT, type(exc).__name__, f"asking NVML failed: {said}"))
                 self._rest(self._pace.retry_s)
 
     def _hold(self) -> None:

@@ -75,6 +75,11 @@ class RemappedRows:
     failed: bool
 
 
+def _without_folder(exc: OSError, library: Path) -> str:
+    """The loader's words; where we see the driver's tree is nothing to those who read them."""
+    return str(exc).replace(str(library), library.name)
+
+
 class Nvml:
     """An initialised library. Values come back in our units; errors are `NvmlError`.
 
@@ -91,7 +96,7 @@ class Nvml:
             try:
                 pynvml.nvmlLib = CDLL(str(library))
             except OSError as exc:
-                raise NvmlError(LIBRARY_NOT_FOUND, "dlopen", str(exc)) from exc
+                raise NvmlError(LIBRARY_NOT_FOUND, "dlopen", _without_folder(exc, library)) from exc
         self._call("nvmlInitWithFlags", 0)
         self._event_set: Any = None
         self._uuids: dict[int, str] = {}

@@ -30,10 +30,14 @@ class NoAccess(UsageError):
 
 
 class TokenFile:
-    """A token that others rotate: read again when the file changes, and at least every minute."""
+    """A token that others rotate: read again when the file changes, and at least every minute.
 
-    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+    named   the path in messages, where others know the file by another
+    """
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic, *, named: str = "") -> None:
         self.path = path
+        self._named = named or str(path)
         self._clock = clock
         self._token = ""
         self._mtime_ns = -1
@@ -47,7 +51,7 @@ class TokenFile:
                 self._mtime_ns, self._read_at = mtime_ns, self._clock()
         except OSError as exc:
             if not self._token:
-                raise NoAccess(f"cannot read the token {self.path}", why=str(exc)) from exc
+                raise NoAccess(f"cannot read the token {self._named}", why=exc.strerror or "") from exc
         return self._token
 
     def may_have_changed(self) -> bool:
@@ -86,10 +90,10 @@ def in_cluster(env: Mapping[str, str] = os.environ) -> Access:
     authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     return Access(
         server=f"https://{authority}",
-        tls=_trusting(_read_file(folder / "ca.crt", "the cluster's CA")),
-        token=TokenFile(folder / "token"),
+        tls=_trusting(_read_file(folder / "ca.crt", "the cluster's CA", f"{SERVICE_ACCOUNT_DIR}/ca.crt")),
+        token=TokenFile(folder / "token", named=f"{SERVICE_ACCOUNT_DIR}/token"),
         namespace=_namespace_in(folder),
-        source=str(folder),
+        source=SERVICE_ACCOUNT_DIR,
     )
 
 
@@ -240,11 +244,11 @@ def _trusting(authority: bytes) -> ssl.SSLContext:
     return context
 
 
-def _read_file(path: Path, what: str) -> bytes:
+def _read_file(path: Path, what: str, named: str = "") -> bytes:
     try:
         return path.read_bytes()
     except OSError as exc:
-        raise NoAccess(f"cannot read {what} {path}", why=exc.strerror or str(exc)) from exc
+        raise NoAccess(f"cannot read {what} {named or path}", why=exc.strerror or "") from exc
 
 
 def _namespace_in(folder: Path) -> str:

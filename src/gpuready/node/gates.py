@@ -28,14 +28,16 @@ class GateState:
 
 
 def state_of(directory: Path, gate: str, boot_id: str) -> GateState:
-    """Is `gate` open in this boot? `boot_id` "" (unknown) never makes a gate stale."""
-    path = directory / gate
-    if not path.exists():
-        return GateState(False, f"{path} is not there: {_refusal(directory, gate)}")
+    """Is `gate` open in this boot? `boot_id` "" (unknown) never makes a gate stale.
+
+    The line names the gate and not its directory, which others see under another path than we do.
+    """
+    if not (directory / gate).exists():
+        return GateState(False, f"the gate {gate} is not there: {_refusal(directory, gate)}")
     of_boot = str((read_record(directory, gate) or {}).get("bootId") or boot_id)
     if boot_id and of_boot != boot_id:
-        return GateState(False, f"{path} is stale: it was written in boot {of_boot}, this is boot {boot_id}")
-    return GateState(True, f"{path} is there")
+        return GateState(False, f"the gate {gate} is stale: it is of boot {of_boot}, this is boot {boot_id}")
+    return GateState(True, f"the gate {gate} is there")
 
 
 def read_record(directory: Path, gate: str) -> dict[str, Any] | None:

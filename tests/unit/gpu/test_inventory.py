@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpuready.gpu.inventory import Inventory, pci_gpus, take_inventory
-from gpuready.gpu.nvml import NvmlError, RemappedRows, short_pci_address
+from gpuready.gpu.nvml import Nvml, NvmlError, RemappedRows, short_pci_address
 from gpuready.gpu.tree import Tree
 
 
@@ -148,3 +148,19 @@ def test_only_gpus_count_on_the_bus(tmp_path: Path) -> None:
 def test_addresses_are_written_as_sysfs_does() -> None:
     assert short_pci_address("00000000:1B:00.0") == "0000:1b:00.0"
     assert short_pci_address("00000001:0f:00.0") == "0001:0f:00.0"
+
+
+def test_a_library_that_cannot_be_loaded_is_told_without_where_we_see_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pynvml
+
+    monkeypatch.setattr(pynvml, "nvmlLib", None)
+    library = tmp_path / "libnvidia-ml.so.570.86.10"
+    library.write_text("no library")
+
+    with pytest.raises(NvmlError) as caught:
+        Nvml(library)
+
+    assert "libnvidia-ml.so.570.86.10" in caught.value.what
+    assert str(tmp_path) not in caught.value.what

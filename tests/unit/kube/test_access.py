@@ -167,3 +167,13 @@ def test_a_pods_account_is_found_below_its_root(tmp_path: Path) -> None:
 def test_outside_a_pod_there_is_no_account() -> None:
     with pytest.raises(NoAccess, match="this is not a pod"):
         in_cluster({})
+
+
+def test_the_files_of_a_pod_are_named_as_the_pod_sees_them(tmp_path: Path) -> None:
+    env = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "GPUREADY_ROOT": str(tmp_path)}
+
+    with pytest.raises(NoAccess) as caught:
+        in_cluster(env)
+
+    assert "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt" in caught.value.what
+    assert str(tmp_path) not in str(caught.value)

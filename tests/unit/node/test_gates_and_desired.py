@@ -41,6 +41,7 @@ def test_a_gate_of_another_boot_is_stale_and_says_so(tmp_path: Path) -> None:
 
     assert not found.is_open
     assert "stale" in found.why
+    assert str(tmp_path) not in found.why, "others know this directory by another path"
     assert "boot-0" in found.why
 
 

@@ -44,7 +44,7 @@ async def find_holders(root: Root) -> list[Holding]:
     try:
         held = await PodResources(socket).list()
     except PodResourcesUnavailable as exc:
-        log.warning("holders not known", socket=str(socket), error=str(exc))
+        log.warning("holders not known", socket=names.POD_RESOURCES_SOCKET, error=str(exc))
         return []
     by_pod: dict[tuple[str, str], set[str]] = {}
     for holder, resources in held.items():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuready_sim.cli_arguments import COULD_NOT_LOOK, FINE, ask, named, node, table_or_json
+from gpuready_sim.cli_arguments import COULD_NOT_LOOK, FINE, api, ask, named, node, table_or_json
 from gpuready_sim.cli_faults import fault
 from gpuready_sim.errors import SimulatorError
 
@@ -70,10 +70,11 @@ def sim(debug: bool) -> None:
     type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
     help="cluster.yaml with the nodes, - for stdin; without it one CPU node and one with two L4.",
 )
+@api
 @click.option("--no-operator", is_flag=True, help="Without CRDs and operator: bare nodes.")
 @click.option("--detach", is_flag=True, help="Run in the background; return when the nodes are Ready.")
 @click.option("--ready-fd", type=int, hidden=True)
-def up(name: str, file: Path | None, no_operator: bool, detach: bool, ready_fd: int | None) -> int:
+def up(name: str, file: Path | None, api: str, no_operator: bool, detach: bool, ready_fd: int | None) -> int:
     """Start a cluster.
 
     Prints one line, `kubeconfig: PATH`, when the API answers and all nodes are Ready. Stays in the
@@ -85,14 +86,16 @@ def up(name: str, file: Path | None, no_operator: bool, detach: bool, ready_fd: 
       gpuready-sim up
       gpuready-sim up --file examples/cluster-demo.yaml --detach
       gpuready-sim up --name other --no-operator --detach
+      gpuready-sim up --api kubernetes
     """
     from gpuready_sim.cluster import lifecycle
+    from gpuready_sim.cluster.api import Api
     from gpuready_sim.cluster.places import Place
 
     place = Place.of(name)
     asked = lifecycle.load_spec(file)
     if detach:
-        lifecycle.run_in_background(place, asked.text, with_operator=not no_operator)
+        lifecycle.run_in_background(place, asked.text, with_operator=not no_operator, api=Api(api))
         _say_ready(place, f"end it with `{place.command('down')}`")
         return FINE
 
@@ -103,7 +106,7 @@ def up(name: str, file: Path | None, no_operator: bool, detach: bool, ready_fd: 
             lifecycle.tell_parent(ready_fd)
 
     try:
-        lifecycle.run_here(place, asked.spec, with_operator=not no_operator, on_ready=on_ready)
+        lifecycle.run_here(place, asked.spec, with_operator=not no_operator, api=Api(api), on_ready=on_ready)
     except SimulatorError as exc:
         if ready_fd is None:
             raise
@@ -244,7 +247,8 @@ def requests(
 @sim.command()
 @click.option("--name", default="demo", show_default=True, help="Name of the cluster that it starts.")
 @click.option("--picture", type=click.Path(dir_okay=False, path_type=Path), help="Also draw the run as SVG.")
-def demo(name: str, picture: Path | None) -> int:
+@api
+def demo(name: str, picture: Path | None, api: str) -> int:
     """Run the demonstration: four nodes, from bare machines to GPUs in pods, with faults.
 
     Exit status: 0 when all was as it should be, 1 when something was not, 2 when it could not run.
@@ -253,10 +257,12 @@ def demo(name: str, picture: Path | None) -> int:
     Examples:
       gpuready-sim demo
       gpuready-sim demo --picture demo.svg
+      gpuready-sim demo --api kubernetes
     """
+    from gpuready_sim.cluster.api import Api
     from gpuready_sim.scenarios.demo import run
 
-    return run(name, picture)
+    return run(name, picture, api=Api(api))
 
 
 @sim.command()

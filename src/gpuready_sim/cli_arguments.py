@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from gpuready_sim.cluster.api import Api
 from gpuready_sim.cluster.places import DEFAULT_NAME
 
 FINE, COULD_NOT_LOOK = 0, 2  # exit status; 1: looked, and found something
@@ -19,6 +20,16 @@ def named(command: Callable[..., Any]) -> Callable[..., Any]:
         show_default=True,
         help="Which cluster; several can run side by side.",
         shell_complete=_complete_cluster,
+    )(command)
+
+
+def api(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
+        "--api",
+        type=click.Choice([word.value for word in Api]),
+        default=Api.EMBEDDED.value,
+        show_default=True,
+        help="The simulator's own API server, or a real control plane (built by `make kubernetes`).",
     )(command)
 
 

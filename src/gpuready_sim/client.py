@@ -6,10 +6,12 @@ The API server may be ours or a real one: nothing here knows which.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -107,6 +109,7 @@ MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 JSON_PATCH = "application/json-patch+json"
+BUSY_TRIES = 10
 
 
 @dataclass(frozen=True)
@@ -231,7 +234,7 @@ class SimClient:
         }
         limits = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout_s, sock_read=timeout_s + 30)
         try:
-            async with self._request(
+            async with self._answer(
                 "GET", resource.path(namespace), params=params, timeout=limits
             ) as response:
                 await _raise_for_status(response)
@@ -352,7 +355,7 @@ class SimClient:
         data = None if body is None else json.dumps(body).encode()
         limits = aiohttp.ClientTimeout(total=self._timeout_s)
         try:
-            async with self._request(
+            async with self._answer(
                 method, path, params=params, data=data, content_type=content_type, timeout=limits
             ) as response:
                 await _raise_for_status(response)
@@ -360,6 +363,17 @@ class SimClient:
                 return body_bytes
         except (aiohttp.ClientError, TimeoutError, OSError) as exc:
             raise Unreachable(f"{method} {path}: {exc or type(exc).__name__}") from exc
+
+    @asynccontextmanager
+    async def _answer(self, method: str, path: str, **options: Any) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Sent again, later, when the server is too busy: a real one says so for a new CRD, too."""
+        for tries_left in reversed(range(BUSY_TRIES)):
+            async with self._request(method, path, **options) as response:
+                if response.status != 429 or not tries_left:
+                    yield response
+                    return
+                wait_s = float(response.headers.get("Retry-After") or 1)
+            await asyncio.sleep(wait_s)
 
     def _request(
         self,

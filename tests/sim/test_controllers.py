@@ -19,7 +19,7 @@ from gpuready_sim.client import (
     Resource,
     SimClient,
 )
-from gpuready_sim.cluster.control_plane import ApiServer
+from gpuready_sim.cluster.control_plane import EmbeddedControlPlane
 from gpuready_sim.cluster.handle import Cluster
 from gpuready_sim.cluster.places import Place
 from gpuready_sim.controllers.events import now_text
@@ -33,7 +33,7 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clu
     """API server and controllers; no kubelet, nodes may be silent for one second."""
     place = Place(tmp_path_factory.mktemp("clusters") / "objects-only")
     place.clean()
-    server = ApiServer(place)
+    server = EmbeddedControlPlane(place)
     await server.start()
     try:
         async with SimClient(server.access) as client:

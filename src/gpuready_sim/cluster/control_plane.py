@@ -8,7 +8,6 @@ import ssl
 import sys
 import time
 from collections.abc import Iterator
-from enum import StrEnum
 from typing import Any, Protocol
 
 import yaml
@@ -32,13 +31,6 @@ OPERATOR_NAMESPACE = "gpu-operator"
 OPERATOR_IMAGE = "gpuready:dev"
 START_S = 30.0
 _POLL_S = 0.05
-
-
-class Api(StrEnum):
-    """Which control plane a cluster has: the simulator's own, or a real one (`make kubernetes`)."""
-
-    EMBEDDED = "embedded"
-    KUBERNETES = "kubernetes"
 
 
 class ControlPlane(Protocol):

@@ -34,6 +34,7 @@ from gpuready_sim.client import (
     SimClient,
     Unreachable,
 )
+from gpuready_sim.cluster.api import Api
 from gpuready_sim.cluster.host_programs import host_program
 from gpuready_sim.cluster.lifecycle import take_down
 from gpuready_sim.cluster.places import Place
@@ -64,11 +65,16 @@ class Cluster:
     @classmethod
     @asynccontextmanager
     async def started(
-        cls, spec: str | Path = DEFAULT_CLUSTER, *, name: str = "", operator: bool = True
+        cls,
+        spec: str | Path = DEFAULT_CLUSTER,
+        *,
+        name: str = "",
+        operator: bool = True,
+        api: Api = Api.EMBEDDED,
     ) -> AsyncIterator[Self]:
         """Start a cluster from the text or the file of a cluster.yaml; it is gone when the block ends."""
         place = Place.of(name or f"t-{uuid.uuid4().hex[:8]}")
-        process = await _start(place, spec, operator)
+        process = await _start(place, spec, operator, api)
         try:
             async with cls.attached(place.name) as cluster:
                 cluster.supervisor_pid = process.pid
@@ -297,12 +303,12 @@ class Cluster:
         return answer
 
 
-async def _start(place: Place, spec: str | Path, operator: bool) -> asyncio.subprocess.Process:
+async def _start(place: Place, spec: str | Path, operator: bool, api: Api) -> asyncio.subprocess.Process:
     """`gpuready-sim up` under the launcher, so that it cannot outlive us."""
     await asyncio.to_thread(ensure_native)
     argv = [str(LAUNCH), "--", sys.executable, "-m", "gpuready_sim.cli", "up"]
     argv += ["--name", place.name, "--file", str(spec) if isinstance(spec, Path) else "-"]
-    argv += [] if operator else ["--no-operator"]
+    argv += ["--api", api, *([] if operator else ["--no-operator"])]
     process = await asyncio.create_subprocess_exec(
         *argv, env={**os.environ}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpuready_sim.cluster.api import Api
 from gpuready_sim.cluster.places import Place, State, owned, running_pid
 from gpuready_sim.cluster.spec import DEFAULT_CLUSTER, ClusterSpec, read_spec
 from gpuready_sim.cluster.supervisor import Supervisor, supervise
@@ -45,7 +46,12 @@ def load_spec(file: Path | None) -> Asked:
 
 
 def run_here(
-    place: Place, spec: ClusterSpec, *, with_operator: bool, on_ready: Callable[[Supervisor], None]
+    place: Place,
+    spec: ClusterSpec,
+    *,
+    with_operator: bool,
+    api: Api,
+    on_ready: Callable[[Supervisor], None],
 ) -> None:
     """Run the cluster in this process until SIGINT or SIGTERM."""
 
@@ -63,6 +69,7 @@ def run_here(
                 place,
                 spec,
                 with_operator=with_operator,
+                api=api,
                 on_clean=lambda: _log_to(place.logs / "supervisor.log"),
                 on_ready=now_ready,
                 stop=stop,
@@ -91,14 +98,14 @@ def _log_to(path: Path) -> None:
         logging.getLogger(chatty).setLevel(logging.WARNING)
 
 
-def run_in_background(place: Place, spec_text: str, *, with_operator: bool) -> None:
+def run_in_background(place: Place, spec_text: str, *, with_operator: bool, api: Api) -> None:
     """Start a process of its own that runs the cluster; return once it is ready.
 
     raises  what the other process could not do, as Refused
     """
     read_end, write_end = os.pipe()
     argv = [sys.executable, "-m", "gpuready_sim.cli", "up", "--name", place.name]
-    argv += ["--file", "-", "--ready-fd", str(write_end)]
+    argv += ["--file", "-", "--ready-fd", str(write_end), "--api", api]
     argv += [] if with_operator else ["--no-operator"]
     child = subprocess.Popen(
         argv,

@@ -11,10 +11,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from gpuready_sim import control
 from gpuready_sim.client import SimClient
+from gpuready_sim.cluster.api import Api
 from gpuready_sim.cluster.commands import Commands
 from gpuready_sim.cluster.control_plane import (
     OPERATOR_NAMESPACE,
-    Api,
     ControlPlane,
     EmbeddedControlPlane,
     Operator,

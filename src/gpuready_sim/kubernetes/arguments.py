@@ -34,6 +34,7 @@ class Layout:
     etcd_port: int
     etcd_peer_port: int
     node_grace_s: float = 40
+    controllers: str = "*"  # as for kube-controller-manager's option
 
     @property
     def audit_log(self) -> Path:
@@ -120,6 +121,7 @@ def controller_manager(layout: Layout) -> list[str]:
             "bind-address": HOST,
             "secure-port": 0,
             "leader-elect": False,
+            "controllers": layout.controllers,
             "use-service-account-credentials": True,
             "service-account-private-key-file": files.token_signing_key,
             "root-ca-file": files.authority,

@@ -44,7 +44,7 @@ class KubernetesControlPlane:
 
     has_controllers = True
 
-    def __init__(self, place: Place, *, node_grace_s: float) -> None:
+    def __init__(self, place: Place, *, node_grace_s: float, controllers: str = "*") -> None:
         programs = assets.require()
         self._place = place
         self.port = free_port()
@@ -56,6 +56,7 @@ class KubernetesControlPlane:
             etcd_port=free_port(),
             etcd_peer_port=free_port(),
             node_grace_s=node_grace_s,
+            controllers=controllers,
         )
         self._etcd, self._api_server, *self._others = (
             Child(name, [str(programs[name].path), *words], log=place.logs / f"{name}.log")

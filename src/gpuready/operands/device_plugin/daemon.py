@@ -373,6 +373,7 @@ class Daemon:
             *driver.watched_paths(self._host, self._wanted_root()),
             *(self._host.base / f"dev/nvidia{card.minor}" for card in self._fleet.cards.values()),
             self._root.join(self._settings.cdi_file),
+            *([self._recorder.path] if self._recorder.path else []),
         ]
 
     def _pace(self) -> Pace:

@@ -30,7 +30,12 @@ class Recorder:
         self._boot = boot
         self._again = again
         self._written: Mapping[str, Any] = {}
+        self._content: bytes | None = None
         self._written_at = 0.0
+
+    @property
+    def path(self) -> Path | None:
+        return self._path
 
     def remember(self) -> tuple[list[Card], dict[str, Health]]:
         """A plugin that restarts within a boot knows which GPUs there were and what XIDs did to them."""
@@ -40,16 +45,28 @@ class Recorder:
             return [], {}
 
     def write(self, record: Mapping[str, Any], *, at_once: bool = False) -> None:
-        if self._path is None or record == self._written:
+        if self._path is None or (record == self._written and self._is_untouched(self._path)):
             return
         loop = asyncio.get_running_loop()
         due_at = self._written_at + _PAUSE_S
-        if not at_once and loop.time() < due_at and differ_in_xids_alone(record, self._written):
+        is_hasty = loop.time() < due_at and not at_once
+        if is_hasty and (record == self._written or differ_in_xids_alone(record, self._written)):
             loop.call_at(due_at, self._again)
             return
         self._written, self._written_at = record, loop.time()
         row = stamped(record, pid=os.getpid(), boot=self._boot, now=time.time())
+        content = json.dumps(row, indent=1).encode()
         try:
-            write_atomic(self._path, json.dumps(row, indent=1).encode())
+            write_atomic(self._path, content)
         except OSError as exc:
-            log.warning("record not written", file=self._path.name, reason=exc.strerror)
+            if self._content != b"":
+                log.warning("record not written", file=self._path.name, reason=exc.strerror)
+            content = b""
+        self._content = content
+
+    def _is_untouched(self, path: Path) -> bool:
+        """Nobody has removed or overwritten what we wrote: it is all that the node agent knows of us."""
+        try:
+            return path.read_bytes() == self._content
+        except OSError:
+            return False

@@ -29,7 +29,7 @@ from gpuready.node.root import Root
 from gpuready.operands.node_agent import decision
 from gpuready.operands.node_agent.decision import Judgement, View
 from gpuready.operands.node_agent.holders import find_holders
-from gpuready.operands.node_agent.keeper import Keeper
+from gpuready.operands.node_agent.keeper import RETRY_S, Keeper, without_files
 from gpuready.operands.node_agent.observer import Observer, Settling
 from gpuready.operands.node_agent.reporter import Reporter
 from gpuready.operands.node_agent.settings import Settings
@@ -110,6 +110,8 @@ class Agent:
         self._cleaned = False
         self._quiet = Settling(PLUGIN_QUIET_S)
         self._trouble = ""
+        self._root = root
+        self._cannot_keep = False
         self._nodes.add_handler(self._on_node)
         self._gpu_nodes.add_handler(lambda old, new: self._wake.set())
 
@@ -194,13 +196,33 @@ class Agent:
             return
         judgement = decision.judge(view)
         if view.wishes.uninstall:
-            self._retire(view)
+            try:
+                self._retire(view)
+            except OSError as exc:
+                self._note_unwritable(exc)
         elif self._retired_at is None or view.gpu_node:
             # After an uninstall the GPUNode goes before we do: that is no reason to begin again.
             self._retired_at, self._cleaned = None, False
-            self._keeper.keep(view, judgement, _now())
+            judgement = self._keep(view, judgement)
         self._latest = (view, judgement, self._observer.gpu_node())
         self._tell.set()
+
+    def _keep(self, view: View, judgement: Judgement) -> Judgement:
+        """Keep the files; the judgement to tell, which is another when that is not possible."""
+        try:
+            self._keeper.keep(view, judgement, _now())
+        except OSError as exc:
+            self._note_unwritable(exc)
+            return without_files(judgement, exc, str(self._root.base))
+        self._cannot_keep = False
+        return judgement
+
+    def _note_unwritable(self, exc: OSError) -> None:
+        """Said once; tried again after a while."""
+        if not self._cannot_keep:
+            self._log.error("files not kept", path=str(exc.filename), error=exc.strerror)
+        self._cannot_keep = True
+        self._due_at = min(self._due_at, self._clock() + RETRY_S)
 
     def _retire(self, view: View) -> None:
         """Undo our own part at once, the plugin's when it has stopped: until then it would write again."""

@@ -10,7 +10,7 @@ import shutil
 from gpuready import names
 from gpuready.chain import driver
 from gpuready.chain.driver import Owner
-from gpuready.chain.verdict import Link
+from gpuready.chain.verdict import Link, State, Verdict
 from gpuready.gpu.tree import Tree
 from gpuready.log import Logger
 from gpuready.node import desired, gates
@@ -18,7 +18,26 @@ from gpuready.operands.node_agent.decision import Judgement, View
 from gpuready.operands.node_agent.observer import Observer
 from gpuready.operands.node_agent.wishes import PLUGIN
 
+RETRY_S = 5.0  # no event tells that a full file system has room again
 GATES = {Link.DRIVER: names.DRIVER_READY, Link.DEVICE_PLUGIN: names.PLUGIN_READY}
+
+
+def without_files(judgement: Judgement, exc: OSError, root: str) -> Judgement:
+    """The judgement of a node whose files cannot be kept: no daemon learns what is wanted of it.
+
+    root  where we see "/", so that the path is named as the host does
+    """
+    path = str(exc.filename or "").removeprefix(root.rstrip("/")) or "the node's files"
+    broken = Verdict(
+        Link.DEVICE_PLUGIN,
+        State.BROKEN,
+        "HostFilesNotWritable",
+        f"the node agent cannot write {path}: {exc.strerror}",
+        next_step="check on the node that /run/gpuready, /run/nvidia and /var/lib/gpuready are directories "
+        "on a writable file system with room left",
+    )
+    by_link = {**judgement.by_link, Link.DEVICE_PLUGIN: broken}
+    return Judgement(tuple(by_link[verdict.link] for verdict in judgement.verdicts), judgement.owner, by_link)
 
 
 class Keeper:

@@ -33,12 +33,14 @@ class Pace:
     """event_wait_ms  longest wait in one call: also how soon `release` is heard
     inventory_s    between two looks at all GPUs
     probe_s        between two looks at the GPUs under suspicion
+    inforom_s      between two looks at the infoROMs, whose corruption no event announces
     retry_s        after NVML refused
     """
 
     event_wait_ms: int = 2000
     inventory_s: float = 60.0
     probe_s: float = 1.0
+    inforom_s: float = 10.0
     retry_s: float = 2.0
 
 
@@ -217,6 +219,7 @@ class Feed:
         """Tell XIDs and probe suspects until the next inventory is due; False when a GPU broke the wait."""
         now = time.monotonic()
         inventory_due, probe_due = now + self._pace.inventory_s, now + self._pace.probe_s
+        inforom_due = now + self._pace.inforom_s
         suspects = self._suspects
         while self._is_wanted() and not self._takes_look() and now < inventory_due:
             wait_ms = self._wait_ms()
@@ -234,7 +237,26 @@ class Feed:
                 suspects = self._suspects
                 self._probe(nvml, suspects)
                 probe_due = now + self._pace.probe_s
+            if now >= inforom_due:
+                if self._inforom_has_changed(nvml):
+                    return True
+                inforom_due = now + self._pace.inforom_s
         return True
+
+    def _inforom_has_changed(self, nvml: Nvml) -> bool:
+        """One call for each GPU that has an infoROM; the inventory, which asks for everything, is rare."""
+        known = self._inventory.gpus if self._inventory else ()
+        for gpu in known:
+            if gpu.inforom_valid is None:
+                continue
+            self._owes_since = time.monotonic()
+            try:
+                valid = nvml.is_inforom_valid(nvml.handle_by_uuid(gpu.uuid))
+            except NvmlError:
+                continue  # a GPU that is lost shows by its events and in the inventory
+            if valid is not None and valid != gpu.inforom_valid:
+                return True
+        return False
 
     def _probe(self, nvml: Nvml, uuids: Iterable[str]) -> None:
         for uuid in sorted(uuids):

@@ -23,6 +23,8 @@ from gpuready.yaml_text import parse_yaml
 
 SERVICE_ACCOUNT_DIR = "/var/run/secrets/kubernetes.io/serviceaccount"
 TOKEN_MAX_AGE_S = 60.0
+_ANOTHER_FILE = "set KUBECONFIG or pass --kubeconfig with the right file"
+_FETCH_ANEW = "fetch a new kubeconfig from whoever runs the cluster"
 
 
 class NoAccess(UsageError):
@@ -118,7 +120,9 @@ def from_kubeconfig(
     server = str(cluster.get("server") or "").rstrip("/")
     if not server.startswith(("https://", "http://")):
         raise NoAccess(
-            f'{source}: cluster "{ctx.get("cluster")}" has no usable server', why=f'it says "{server}"'
+            f'{source}: cluster "{ctx.get("cluster")}" has no usable server',
+            why=f'it says "{server}"',
+            next_step="give it the API server's address, as https://HOST:PORT",
         )
     return Access(
         server=server,
@@ -150,9 +154,7 @@ def _merged(files: list[Path]) -> tuple[dict[str, Any], str]:
     """kubectl's rule: the first file that names something wins."""
     merged: dict[str, Any] = {"clusters": [], "contexts": [], "users": []}
     for file in files:
-        config = parse_yaml(_read_file(file, "the kubeconfig").decode(), source=str(file)) or {}
-        if not isinstance(config, dict):
-            raise NoAccess(f"{file} is no kubeconfig", why="it holds no map")
+        config = _parsed(file)
         if not merged.get("current-context"):
             merged["current-context"] = config.get("current-context")
         for section in ("clusters", "contexts", "users"):
@@ -164,12 +166,36 @@ def _merged(files: list[Path]) -> tuple[dict[str, Any], str]:
     return merged, ", ".join(map(str, files))
 
 
+def _parsed(file: Path) -> dict[str, Any]:
+    """A kubeconfig, as far as it has the shape of one."""
+    try:
+        config = parse_yaml(_read_file(file, "the kubeconfig").decode(), source=str(file)) or {}
+    except UnicodeDecodeError as exc:
+        raise NoAccess(f"{file} is no kubeconfig", why="it is no text", next_step=_ANOTHER_FILE) from exc
+    if not isinstance(config, dict):
+        raise NoAccess(f"{file} is no kubeconfig", why="it holds no map", next_step=_ANOTHER_FILE)
+    for section in ("clusters", "contexts", "users"):
+        rows = config.get(section) or []
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+            raise NoAccess(
+                f"{file} is no kubeconfig",
+                why=f"its {section} are no list of entries with a name",
+                next_step=_ANOTHER_FILE,
+            )
+    return config
+
+
 def _named(config: Mapping[str, Any], section: str, inner: str, name: str, source: str) -> dict[str, Any]:
     for entry in config[section]:
         if entry.get("name") == name:
             return dict(entry.get(inner) or {}, _folder=entry["_folder"])
     there = ", ".join(str(entry.get("name")) for entry in config[section]) or "none"
-    raise NoAccess(f'{source} has no {inner} "{name}"', why=f"it has: {there}")
+    step = "kubectl config get-contexts, then pass one of them with --context" if inner == "context" else ""
+    raise NoAccess(
+        f'{source} has no {inner} "{name}"',
+        why=f"it has: {there}",
+        next_step=step or f'correct the context that names the {inner} "{name}"',
+    )
 
 
 def _tls_of(cluster: Mapping[str, Any], user: Mapping[str, Any], source: str) -> ssl.SSLContext:
@@ -177,7 +203,7 @@ def _tls_of(cluster: Mapping[str, Any], user: Mapping[str, Any], source: str) ->
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     else:
-        context = _trusting(_data_of(cluster, "certificate-authority"))
+        context = _trusting(_data_of(cluster, "certificate-authority"), source.partition(", user")[0])
     certificate, key = _data_of(user, "client-certificate"), _data_of(user, "client-key")
     if certificate and key:
         _refuse_expired(certificate, source)
@@ -191,7 +217,7 @@ def _refuse_expired(certificate: bytes, source: str) -> None:
         raise NoAccess(
             f"{source}: the client certificate has expired",
             why=f"it was valid until {ends:%Y-%m-%d %H:%M} UTC",
-            next_step="fetch a new kubeconfig from whoever runs the cluster",
+            next_step=_FETCH_ANEW,
         )
 
 
@@ -203,7 +229,11 @@ def _load_chain(context: ssl.SSLContext, certificate: bytes, key: bytes, source:
         try:
             context.load_cert_chain(file.name)
         except (ssl.SSLError, OSError) as exc:
-            raise NoAccess(f"{source}: the client certificate and key cannot be used", why=str(exc)) from exc
+            raise NoAccess(
+                f"{source}: the client certificate and key cannot be used",
+                why=str(exc),
+                next_step=_FETCH_ANEW,
+            ) from exc
 
 
 def _token_of(user: Mapping[str, Any], source: str) -> TokenFile | FixedToken | None:
@@ -227,12 +257,14 @@ def _data_of(entry: Mapping[str, Any], field_name: str) -> bytes:
         try:
             return base64.b64decode(str(inline), validate=True)
         except ValueError as exc:
-            raise NoAccess(f"{field_name}-data in the kubeconfig is no base64", why=str(exc)) from exc
+            raise NoAccess(
+                f"{field_name}-data in the kubeconfig is no base64", why=str(exc), next_step=_FETCH_ANEW
+            ) from exc
     file = entry.get(field_name)
     return _read_file(Path(entry["_folder"]) / str(file), field_name) if file else b""
 
 
-def _trusting(authority: bytes) -> ssl.SSLContext:
+def _trusting(authority: bytes, source: str = "") -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if not authority:
         context.load_default_certs()
@@ -240,7 +272,12 @@ def _trusting(authority: bytes) -> ssl.SSLContext:
     try:
         context.load_verify_locations(cadata=authority.decode())
     except (ssl.SSLError, UnicodeDecodeError) as exc:
-        raise NoAccess("the cluster's CA certificate cannot be read", why=str(exc)) from exc
+        where = f"{source}: " if source else ""
+        raise NoAccess(
+            f"{where}the cluster's CA certificate cannot be used",
+            why="it is no certificate in PEM",
+            next_step=_FETCH_ANEW,
+        ) from exc
     return context
 
 
@@ -248,7 +285,11 @@ def _read_file(path: Path, what: str, named: str = "") -> bytes:
     try:
         return path.read_bytes()
     except OSError as exc:
-        raise NoAccess(f"cannot read {what} {named or path}", why=exc.strerror or "") from exc
+        raise NoAccess(
+            f"cannot read {what} {named or path}",
+            why=exc.strerror or "",
+            next_step="" if named else _ANOTHER_FILE,
+        ) from exc
 
 
 def _namespace_in(folder: Path) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import errno
 import os
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
@@ -388,9 +389,15 @@ class KubeClient:
             ) as response:
                 yield response
         except (aiohttp.ClientError, TimeoutError, OSError) as exc:
-            raise Unreachable(
-                f"the API server {self.access.server} did not answer {method} {path}", why=_why(exc)
-            ) from exc
+            raise self._unreachable(exc, f"{method} {path}") from exc
+
+    def _unreachable(self, exc: BaseException, call: str) -> Unreachable:
+        why, step = _why(exc)
+        source = self.access.source
+        step = f"{step} (see {source})" if step and source else step
+        return Unreachable(
+            f"the API server {self.access.server} did not answer {call}", why=why, next_step=step
+        )
 
     def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -407,14 +414,40 @@ class KubeClient:
 _CUT = "the server closed the connection"
 
 
-def _why(exc: BaseException) -> str:
-    if isinstance(exc, aiohttp.ServerDisconnectedError | aiohttp.ClientPayloadError | ConnectionResetError):
-        return _CUT
-    if isinstance(exc, aiohttp.ClientConnectorCertificateError):
-        return f"its certificate is not trusted: {exc.certificate_error}"
-    if isinstance(exc, TimeoutError):
-        return "no answer in time"
-    return str(exc) or type(exc).__name__
+_RIGHT_ADDRESS = "check that the API server runs and that its address is right"
+_RIGHT_CA = "fetch a new kubeconfig: this one trusts another cluster"
+_REASONS = {
+    errno.ECONNREFUSED: "nothing listens there (connection refused)",
+    errno.EHOSTUNREACH: "no route leads to that host",
+    errno.ENETUNREACH: "no route leads to that network",
+    errno.ETIMEDOUT: "the host does not answer",
+}
+
+
+def _why(exc: BaseException) -> tuple[str, str]:
+    """Why no answer came, and what to do about it, instead of what the HTTP library calls it."""
+    match exc:
+        case aiohttp.ServerDisconnectedError() | aiohttp.ClientPayloadError() | ConnectionResetError():
+            return _CUT, ""
+        case aiohttp.ClientConnectorCertificateError():
+            return _why_untrusted(exc.certificate_error), _RIGHT_CA
+        case aiohttp.ClientConnectorSSLError():
+            return "what listens there does not speak TLS as we do", _RIGHT_ADDRESS
+        case aiohttp.ClientConnectorDNSError():
+            return f"the name {exc.host} leads to no address", _RIGHT_ADDRESS
+        case aiohttp.ClientConnectorError():
+            known = _REASONS.get(exc.os_error.errno or 0)
+            return known or exc.os_error.strerror or "no connection", _RIGHT_ADDRESS
+        case TimeoutError():
+            return "no answer in time", _RIGHT_ADDRESS
+        case aiohttp.ClientResponseError():
+            return f"what listens there does not speak HTTP: {exc.message}", _RIGHT_ADDRESS
+    return str(exc) or type(exc).__name__, _RIGHT_ADDRESS
+
+
+def _why_untrusted(exc: Exception) -> str:
+    said = getattr(exc, "verify_message", "") or str(exc)
+    return f"its certificate is not trusted: {said}"
 
 
 async def _raise_for_status(response: aiohttp.ClientResponse, call: str) -> None:

@@ -8,34 +8,11 @@ from typing import Any
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from tests.unit.kube.certificates import certificate
 
 from gpuready.kube.access import FixedToken, NoAccess, TokenFile, from_kubeconfig, in_cluster
 from gpuready.kube.certificate import find_not_after
 from gpuready.yaml_text import dump_yaml
-
-
-def certificate(*, days: int = 1) -> tuple[bytes, bytes]:
-    """A self-signed certificate that ends in `days`, and its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
-    ends = datetime.now(UTC) + timedelta(days=days)
-    signed = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(ends - timedelta(days=400))
-        .not_valid_after(ends)
-        .sign(key, hashes.SHA256())
-    )
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    return signed.public_bytes(serialization.Encoding.PEM), private
 
 
 def kubeconfig(
@@ -177,3 +154,45 @@ def test_the_files_of_a_pod_are_named_as_the_pod_sees_them(tmp_path: Path) -> No
 
     assert "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt" in caught.value.what
     assert str(tmp_path) not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        pytest.param(b"[1, 2]", "it holds no map", id="a list"),
+        pytest.param(b"contexts: here", "its contexts are no list", id="a section that is text"),
+        pytest.param(b"\xff\xfe\x00", "it is no text", id="no text at all"),
+    ],
+)
+def test_a_file_that_is_no_kubeconfig_is_named_with_what_to_do(
+    tmp_path: Path, content: bytes, why: str
+) -> None:
+    file = tmp_path / "config"
+    file.write_bytes(content)
+
+    with pytest.raises(NoAccess) as caught:
+        from_kubeconfig(str(file))
+
+    assert caught.value.what == f"{file} is no kubeconfig"
+    assert caught.value.why.startswith(why)
+    assert "--kubeconfig" in caught.value.next_step
+
+
+def test_a_context_that_is_not_there_is_answered_with_those_that_are(tmp_path: Path) -> None:
+    with pytest.raises(NoAccess) as caught:
+        from_kubeconfig(kubeconfig(tmp_path), "elsewhere")
+
+    assert 'has no context "elsewhere"' in caught.value.what
+    assert caught.value.why == "it has: here"
+    assert "--context" in caught.value.next_step
+
+
+def test_a_ca_that_is_none_is_said_without_the_words_of_openssl(tmp_path: Path) -> None:
+    path = kubeconfig(tmp_path, cluster={"certificate-authority-data": data(b"no certificate")})
+
+    with pytest.raises(NoAccess) as caught:
+        from_kubeconfig(path)
+
+    assert caught.value.what == f"{path}: the cluster's CA certificate cannot be used"
+    assert caught.value.why == "it is no certificate in PEM"
+    assert "new kubeconfig" in caught.value.next_step

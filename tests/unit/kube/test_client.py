@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import asyncio
 import os
+import ssl
 from pathlib import Path
 
 import pytest
+from tests.unit.kube.certificates import certificate
 from tests.unit.kube.scripted_server import ScriptedServer, gives, lists, node, refuses
 
 from gpuready.kube import errors
@@ -149,7 +152,40 @@ async def test_no_server_is_unreachable_and_says_why() -> None:
             await client.get(NODES, "n1")
 
     assert "http://127.0.0.1:1 did not answer GET /api/v1/nodes/n1" in caught.value.what
-    assert "refused" in caught.value.why.lower() or "connect" in caught.value.why.lower()
+    assert caught.value.why == "nothing listens there (connection refused)"
+    assert caught.value.next_step == "check that the API server runs and that its address is right"
+
+
+async def test_a_server_that_speaks_no_tls_is_said_in_words(server: ScriptedServer) -> None:
+    where = Access(
+        server=f"https://127.0.0.1:{server.port}",
+        tls=ssl.create_default_context(),
+        source="/home/u/.kube/config, context c",
+    )
+    async with KubeClient(where) as client:
+        with pytest.raises(errors.Unreachable) as caught:
+            await client.get(NODES, "n1")
+
+    assert caught.value.why == "what listens there does not speak TLS as we do"
+    assert caught.value.next_step.endswith("(see /home/u/.kube/config, context c)")
+
+
+async def test_a_server_of_another_cluster_is_not_trusted_and_the_way_out_is_said(tmp_path: Path) -> None:
+    signed, key = certificate()
+    (tmp_path / "pem").write_bytes(signed + key)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(tmp_path / "pem")
+    listener = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0, ssl=tls)
+    host, port = listener.sockets[0].getsockname()
+    async with (
+        listener,
+        KubeClient(Access(server=f"https://{host}:{port}", tls=ssl.create_default_context())) as client,
+    ):
+        with pytest.raises(errors.Unreachable) as caught:
+            await client.get(NODES, "n1")
+
+    assert caught.value.why.startswith("its certificate is not trusted: self-signed certificate")
+    assert "fetch a new kubeconfig" in caught.value.next_step
 
 
 async def test_an_answer_that_is_no_json_is_unreachable(server: ScriptedServer) -> None:

@@ -133,7 +133,9 @@ async def test_a_huge_value_in_the_configmap_is_refused_in_few_words(cluster):
     await cluster.apply(sharing(huge="x: " + "[" * 900_000))
     await label(cluster, "l4", CONFIG_LABEL, "huge")
 
-    found = await gpu_node(cluster, "l4", says("device-plugin", "ConfigInvalid", "gpu-operator/sharing, key 'huge'"))
+    found = await gpu_node(
+        cluster, "l4", says("device-plugin", "ConfigInvalid", "gpu-operator/sharing, key 'huge'")
+    )
 
     assert len(link(found, "device-plugin")["message"]) < 1000
     assert await cluster.allocatable("l4") == 2

@@ -57,7 +57,7 @@ async def test_a_configmap_that_is_missing_from_the_start_stops_the_plugin_and_i
     assert "config" not in node["spec"]["devicePlugin"]
     told = await cluster.wait(POLICIES, POLICY, until=_names("ConfigMapMissing"))
     assert told["status"]["state"] == "notReady"
-    assert "'sharing'" in condition(told, "Error")["message"]
+    assert "gpu-operator/sharing" in condition(told, "Error")["message"]
     assert await cluster.allocatable("l4") == 0
 
 
@@ -73,11 +73,17 @@ async def test_as_soon_as_it_is_there_the_gpus_are_offered(cluster):
     ("data", "asked", "reason", "words"),
     [
         pytest.param({"five": FIVE}, "fvie", "ConfigKeyMissing", ["'fvie'", "'five'"], id="misspelt key"),
-        pytest.param({"five": "sharing: ["}, "five", "ConfigInvalid", ["sharing/five"], id="no YAML"),
+        pytest.param(
+            {"five": "sharing: ["},
+            "five",
+            "ConfigInvalid",
+            ["gpu-operator/sharing, key 'five'"],
+            id="no YAML",
+        ),
         pytest.param(
             {"five": FIVE.replace("5", "none")}, "five", "ConfigInvalid", ["replicas", "none"], id="no number"
         ),
-        pytest.param(None, "five", "ConfigMapMissing", ["'sharing'"], id="deleted"),
+        pytest.param(None, "five", "ConfigMapMissing", ["gpu-operator/sharing", "'five'"], id="deleted"),
     ],
 )
 async def test_a_wrong_configuration_leaves_the_last_good_in_force_until_it_is_repaired(

@@ -29,6 +29,11 @@ class ConfigSource:
 
     name: str
     data: Mapping[str, str] | None
+    namespace: str = names.OPERATOR_NAMESPACE
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.namespace}/{self.name}"
 
 
 def desired_spec(
@@ -88,8 +93,10 @@ def _plugin_config(
     if source.data is None:
         error = _error(
             "ConfigMapMissing",
-            f"the ConfigMap {source.name!r} that spec.devicePlugin.config names does not exist",
-            f"create it in the operator's namespace with the key {key!r}" if key else "create it",
+            f"there is no ConfigMap {source.full_name}, which spec.devicePlugin.config names"
+            + (f"; its key {key!r} is asked for" if key else ""),
+            f"kubectl create configmap -n {source.namespace} {source.name} "
+            f"--from-file={key or 'KEY'}=FILE, or correct spec.devicePlugin.config.name",
         )
         return _kept(last, error, key, available)
     if not key:
@@ -97,7 +104,7 @@ def _plugin_config(
     if key not in source.data:
         error = _error(
             "ConfigKeyMissing",
-            f"the ConfigMap {source.name!r} has no key {key!r}; it has {_listed(available)}",
+            f"the ConfigMap {source.full_name} has no key {key!r}; it has {_listed(available)}",
             f"correct the node label {names.PLUGIN_CONFIG_LABEL}"
             if asked
             else "correct spec.devicePlugin.config.default",
@@ -107,7 +114,9 @@ def _plugin_config(
         config = parse_plugin_config(source.data[key])
     except PolicyError as exc:
         error = _error(
-            "ConfigInvalid", f"{source.name}/{key}: {exc.what}", exc.next_step or "correct the text"
+            "ConfigInvalid",
+            f"ConfigMap {source.full_name}, key {key!r}: {exc.what}",
+            exc.next_step or "correct the text",
         )
         if exc.why:
             error["message"] += f" ({exc.why})"

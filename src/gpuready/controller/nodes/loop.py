@@ -141,7 +141,8 @@ class NodesLoop(Loop):
         if not config.name:
             return None
         found = self._caches.configmaps.get(f"{self._caches.namespace}/{config.name}")
-        return ConfigSource(config.name, None if found is None else found.get("data") or {})
+        data = None if found is None else found.get("data") or {}
+        return ConfigSource(config.name, data, self._caches.namespace)
 
     async def _create(self, node: Node, spec: Spec) -> None:
         owner = {"apiVersion": "v1", "kind": "Node", "name": node.metadata.name, "uid": node.metadata.uid}

@@ -120,8 +120,20 @@ def test_one_node_is_shown_link_by_link() -> None:
 
 
 def test_a_node_that_does_not_exist_is_an_error_that_names_those_that_do() -> None:
-    with pytest.raises(UsageError, match="g1"):
+    with pytest.raises(UsageError) as caught:
         report_of(cluster(node("g1")), "g2")
+
+    assert (caught.value.what, caught.value.why) == ("there is no node g2", "the nodes are g1")
+    assert caught.value.next_step == "kubectl get nodes"
+
+
+def test_of_a_thousand_nodes_only_those_with_a_similar_name_are_told() -> None:
+    many = [node(f"worker-{number:03d}") for number in range(500)]
+
+    with pytest.raises(UsageError) as caught:
+        report_of(cluster(*many, node("gpu-17"), agents=False), "gpu-18")
+
+    assert caught.value.why == "none of the 501 nodes has this name; the nearest are gpu-17"
 
 
 # --- C03: taints that keep discovery away -----------------------------------------------------------------

@@ -5,6 +5,7 @@ A healthy cluster yields no finding, and neither does a repaired one.
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from gpuready.tools.snapshot import Snapshot, seconds_between
 
 # A policy that nobody has answered for this long: nobody is there to answer.
 OPERATOR_PATIENCE_S = 15.0
+_MOST_NAMED = 8
 # Reasons that only say "some node is not whole": the nodes say it better.
 _SAID_BY_NODES = ("OperandNotReady",)
 
@@ -59,8 +61,7 @@ def report_of(snapshot: Snapshot, node: str | None = None) -> Report:
     if node is not None:
         mine = [row for row in rows if row.name == node]
         if not mine:
-            there = ", ".join(row.name for row in rows) or "none"
-            raise UsageError(f"there is no node {node}", why=f"the nodes are {there}")
+            raise _no_such_node(node, [row.name for row in rows])
         return Report(tuple(mine), tuple(_of_node(mine[0])))
     findings = [
         *_of_policy(snapshot),
@@ -68,6 +69,19 @@ def report_of(snapshot: Snapshot, node: str | None = None) -> Report:
         *(pending.explain(pod, snapshot, rows) for pod in pending.pending_gpu_pods(snapshot)),
     ]
     return Report(tuple(rows), tuple(findings), tuple(_remarks(snapshot.policies)))
+
+
+def _no_such_node(node: str, there: Sequence[str]) -> UsageError:
+    """Of a large cluster only the names that come near."""
+    if not there:
+        why = "the cluster has no node at all"
+    elif len(there) <= _MOST_NAMED:
+        why = f"the nodes are {', '.join(there)}"
+    else:
+        near = difflib.get_close_matches(node, there, n=_MOST_NAMED, cutoff=0.5)
+        like = f"; the nearest are {', '.join(near)}" if near else ""
+        why = f"none of the {len(there)} nodes has this name{like}"
+    return UsageError(f"there is no node {node}", why=why, next_step="kubectl get nodes")
 
 
 def _remarks(policies: Sequence[Object]) -> list[str]:

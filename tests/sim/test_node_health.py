@@ -107,7 +107,8 @@ async def test_a_gpu_that_fell_off_the_bus_is_back_after_a_reboot_and_not_before
     await cluster.fault("xid", target="host/3", code=79)
     await cluster.wait(NODES, "host", until=offers(3))
     found = await gpu_node(cluster, "host", lambda obj: link(obj, "driver")["reason"] == "GpuNotAnswering")
-    node = await cluster.wait(NODES, "host", until=lambda obj: "XID 79" in _says(obj))
+    told = ("does not answer", "XID 79", "reboot the node: GPU 3 comes back only so")
+    node = await cluster.wait(NODES, "host", until=lambda obj: all(text in _says(obj) for text in told))
     status, said = await doctor(cluster, "host")
 
     assert gpu_ready(node) == "True"

@@ -81,9 +81,10 @@ def readiness(verdicts: Sequence[Verdict]) -> Readiness:
     unwanted = withheld(verdicts)
     if unwanted:
         return Readiness("False", unwanted.reason, f"this node offers no GPU: {unwanted.message}")
-    remark = first_remark(verdicts)
-    if remark:
-        return Readiness("True", remark.reason, _told(remark))
+    remarks = [verdict for verdict in in_order(verdicts) if verdict.state is State.DEGRADED]
+    if remarks:
+        # All of them: the driver link sees that a GPU does not answer, the device plugin knows by which XID.
+        return Readiness("True", remarks[0].reason, "; ".join(_told(remark) for remark in remarks))
     return Readiness("True", WHOLE_REASON, "every checked link of the chain is whole")
 
 

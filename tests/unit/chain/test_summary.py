@@ -48,6 +48,17 @@ def test_a_degraded_link_is_whole_and_shows_its_reason() -> None:
     assert summary.columns(given)["driver"] == "degraded"
 
 
+def test_all_degraded_links_are_told_and_the_first_gives_the_reason() -> None:
+    given = chain(
+        verdict(Link.DEVICE_PLUGIN, State.DEGRADED, "UnhealthyDevices", "XID 79"),
+        verdict(Link.DRIVER, State.DEGRADED, "GpuNotAnswering", "GPU 3 does not answer"),
+    )
+
+    assert summary.readiness(given) == summary.Readiness(
+        "True", "GpuNotAnswering", "driver: GPU 3 does not answer; device-plugin: XID 79"
+    )
+
+
 def test_a_node_whose_gpus_nobody_is_to_offer_is_not_called_ready() -> None:
     given = chain(
         verdict(Link.DEVICE_PLUGIN, State.NOT_CHECKED, "Disabled", "the policy does not want a device plugin")

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from tests.sim.operator_cluster import AGENT, GPU_NODES, NAMESPACE
 
-from gpuready_sim.client import DAEMON_SETS, NODES, PODS, Resource, SimClient
+from gpuready_sim.client import DAEMON_SETS, NODES, PODS, Gone, Resource, SimClient
 
 Object = dict[str, Any]
 IN_FLIGHT = 8
@@ -186,8 +186,8 @@ class StandIns:
                 raise exc
 
     async def _watch_gpu_nodes(self) -> None:
-        async for kind, obj in _changes(self._client, GPU_NODES):
-            if kind == "ADDED":
+        async for obj in _changes(self._client, GPU_NODES):
+            if not (obj.get("status") or {}).get("chain"):
                 self._gpu_nodes.put_nowait(obj["metadata"]["name"])
 
     async def _report(self) -> None:
@@ -197,9 +197,9 @@ class StandIns:
             await self._client.merge_patch(GPU_NODES, name, status, subresource="status")
 
     async def _watch_daemon_sets(self) -> None:
-        async for kind, obj in _changes(self._client, DAEMON_SETS):
+        async for obj in _changes(self._client, DAEMON_SETS):
             generation = obj["metadata"]["generation"]
-            if kind == "DELETED" or (obj.get("status") or {}).get("observedGeneration") == generation:
+            if (obj.get("status") or {}).get("observedGeneration") == generation:
                 continue
             meta = obj["metadata"]
             status = {"status": _rolled_out(generation)}
@@ -208,13 +208,18 @@ class StandIns:
             )
 
 
-async def _changes(client: SimClient, resource: Resource) -> AsyncIterator[tuple[str, Object]]:
-    items, version = await client.list(resource)
-    for item in items:
-        yield "ADDED", item
-    async for kind, obj in client.watch(resource, version, timeout_s=3600):
-        if kind != "BOOKMARK":
-            yield kind, obj
+async def _changes(client: SimClient, resource: Resource) -> AsyncIterator[Object]:
+    """Every object, and again when it changes; watches of a new kind end now and then."""
+    while True:
+        items, version = await client.list(resource)
+        for item in items:
+            yield item
+        try:
+            async for kind, obj in client.watch(resource, version):
+                if kind in ("ADDED", "MODIFIED"):
+                    yield obj
+        except Gone:
+            continue
 
 
 def _rolled_out(generation: int) -> Object:

@@ -14,7 +14,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
-from tests.sim.operator_cluster import DEPLOY, GPU_NODES, Operator, edit, labels, policy, ready
+from tests.sim.operator_cluster import (
+    DEPLOY,
+    GPU_NODES,
+    POLICIES,
+    POLICY,
+    Object,
+    Operator,
+    edit,
+    labels,
+    policy,
+    ready,
+)
 
 from benchmarks import processes
 from benchmarks.fake_nodes import PATCH_AS_THE_ORIGINAL, StandIns, create_nodes, node_name
@@ -131,7 +142,7 @@ async def _from_policy_to_ready(
     operator_cpu, server_cpu = processes.cpu_s(pid), processes.cpu_s(api_pid)
     start, begin = datetime.now(UTC), time.perf_counter()
     await cluster.apply(policy(driver={"enabled": False}, gfd={"enabled": False}))
-    await ready(cluster, timeout_s=60 + count / 10)
+    await _all_ready(cluster, count, timeout_s=60 + count / 10)
     ready_s = time.perf_counter() - begin
     operator_cpu, server_cpu = processes.cpu_s(pid) - operator_cpu, processes.cpu_s(api_pid) - server_cpu
     await _check(cluster, count)
@@ -166,6 +177,19 @@ async def _from_policy_to_ready(
     ]
 
 
+async def _all_ready(cluster: Cluster, count: int, *, timeout_s: float) -> None:
+    """The policy says ready, and speaks of every node."""
+
+    def is_so(policy: Object) -> bool:
+        status = policy.get("status") or {}
+        return status.get("state") == "ready" and (status["nodes"]["gpu"], status["nodes"]["ready"]) == (
+            count,
+            count,
+        )
+
+    await cluster.wait(POLICIES, POLICY, until=is_so, timeout_s=timeout_s)
+
+
 async def _check(cluster: Cluster, count: int) -> None:
     nodes, _ = await cluster.client.list(NODES)
     gpu_nodes, _ = await cluster.client.list(GPU_NODES)
@@ -198,8 +222,7 @@ async def _repairs(cluster: Cluster, count: int) -> Figure:
 async def _new_node(cluster: Cluster, count: int) -> Figure:
     start = await until_quiet(cluster)
     await create_nodes(cluster.client, 1, first=count)
-    await ready(cluster)
-    await cluster.wait(NODES, node_name(count), until=lambda node: f"{DEPLOY}device-plugin" in labels(node))
+    await _all_ready(cluster, count + 1, timeout_s=60)
     await until_quiet(cluster, DETAILS_S)
     return _requests(cluster, start, f"{count} nodes: requests for one new node", "147")
 

@@ -106,6 +106,8 @@ def _row(snapshot: Snapshot, node: Object, gpu_node: Object | None) -> NodeRow:
     verdicts = [reporting_verdict, *(_explained(verdict, snapshot, node) for verdict in told)]
     if gpu_node is None:
         verdicts.append(_without_gpu_node(name))
+    elif not told:
+        verdicts.append(_not_judged(name))
     return NodeRow(
         name=name,
         verdicts=tuple(summary.in_order(verdicts)),
@@ -144,6 +146,11 @@ def unseen_lines(rows: Sequence[NodeRow]) -> list[str]:
     lines = [f"{counted(without, 'node')} without GPUs"] if without else []
     by_reason = Counter(row.unseen for row in rows if row.unseen)
     return lines + [f"{counted(many, 'node')} not looked at yet: {why}" for why, many in by_reason.items()]
+
+
+def _not_judged(name: str) -> Verdict:
+    text = f"the node agent has not said anything about the GPUs of {name} yet"
+    return Verdict(Link.DISCOVERY, State.WAITING, "NotReported", text)
 
 
 # --- is the node heard of ---------------------------------------------------------------------------------

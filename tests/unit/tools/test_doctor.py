@@ -15,6 +15,7 @@ from tests.unit.tools.cluster import (
     daemonset,
     gpu_node,
     link,
+    meta,
     node,
     operand_pod,
     pod,
@@ -214,6 +215,12 @@ def test_with_nfd_it_is_its_worker_that_must_be_let_in() -> None:
             id="there is no agent",
         ),
         pytest.param(cluster(node("g1", gpus=8)), "NoGpuNode", "ClusterPolicy", id="no GPUNode"),
+        pytest.param(
+            cluster(node("g1", gpus=8), gpu_nodes=[{"metadata": meta("g1"), "spec": {}}]),
+            "NotReported",
+            "g1",
+            id="the agent is there and has judged nothing yet",
+        ),
     ],
 )
 def test_a_node_that_is_not_heard_of_says_why(seen: Snapshot, reason: str, mentioned: str) -> None:
@@ -374,9 +381,11 @@ def test_a_device_plugin_that_the_policy_disables_is_no_fault_and_no_gpu_either(
         "-     g1: 1 GPU, not offered: the policy does not want a device plugin",
         "nothing found",
     ]
-    (finding,) = findings(replace(seen, pods=[*seen.pods, WANTS_ONE]))
-    assert finding.reason == "NotOffered"
-    assert "devicePlugin.enabled: true" in finding.next_step
+    just_disabled = node("g1", gpus=1, healthy=0)  # the kubelet still shows the capacity
+    for nodes in (seen.nodes, [just_disabled]):
+        (finding,) = findings(replace(seen, nodes=nodes, pods=[*seen.pods, WANTS_ONE]))
+        assert finding.reason == "NotOffered"
+        assert "devicePlugin.enabled: true" in finding.next_step
 
 
 def test_a_fresh_cluster_is_not_called_one_without_gpus() -> None:

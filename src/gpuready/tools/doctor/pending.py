@@ -56,16 +56,22 @@ def pending_gpu_pods(snapshot: Snapshot) -> list[Object]:
 
 def explain(pod: Object, snapshot: Snapshot, rows: Sequence[NodeRow]) -> Finding:
     asked = placement.requested(pod)
-    known = placement.offered(snapshot.nodes)
+    by_name = {row.name: row for row in rows}
+    # The kubelet shows the capacity of a plugin that has gone for a while; nobody gets anything of it.
+    known = placement.offered(node for node in snapshot.nodes if not _has_gone(node, by_name))
     unknown = [name for name in asked if name not in known]
     if unknown:
         return _nobody_offers(pod, unknown[0], asked[unknown[0]], known, snapshot, rows)
-    by_name = {row.name: row for row in rows}
     refusals = [_refusal(pod, asked, node, by_name.get(name_of(node)), snapshot) for node in snapshot.nodes]
     nearest = max((refusal.nearness for refusal in refusals), default=Nearness.NO_SUCH_RESOURCE)
     telling = [refusal for refusal in refusals if refusal.nearness is nearest]
     others = [r for r in refusals if r.nearness not in (nearest, Nearness.NO_SUCH_RESOURCE)]
     return _answer(pod, asked, nearest, telling, others)
+
+
+def _has_gone(node: Object, rows: Mapping[str, NodeRow]) -> bool:
+    row = rows.get(name_of(node))
+    return row is not None and not row.offered and (not row.is_whole or row.withheld is not None)
 
 
 # --- node by node -----------------------------------------------------------------------------------------
@@ -76,7 +82,8 @@ def _refusal(
 ) -> Refusal:
     name = name_of(node)
     resource, count = _scarcest(node, asked)
-    gone = row is not None and not row.is_whole and not placement.quantity(node, "allocatable", resource)
+    idle = row is not None and (not row.is_whole or row.withheld is not None)
+    gone = idle and not placement.quantity(node, "allocatable", resource)
     if gone or not placement.quantity(node, "capacity", resource):
         return _without_resource(name, resource, row)
     spec = pod.get("spec") or {}

@@ -32,9 +32,10 @@ class ApiStatusError(ApiError):
         reason: str = "",
         details: Mapping[str, Any] | None = None,
         retry_after: float | None = None,
+        why: str = "",
         next_step: str = "",
     ) -> None:
-        super().__init__(message, next_step=next_step)
+        super().__init__(message, why=why, next_step=next_step)
         self.message = message
         self.status = status
         self.reason = reason
@@ -131,10 +132,12 @@ def error_of(status: int, body: Any, *, retry_after: str | None = None, call: st
         reason=reason,
         details=details,
         retry_after=_seconds(retry_after, details.get("retryAfterSeconds")),
+        why=_WHY.get(status, ""),
         next_step=_NEXT_STEPS.get(status, ""),
     )
 
 
+_WHY = {401: "the API server does not know the token or certificate that was sent"}
 _NEXT_STEPS = {
     401: "check that the token or certificate is still valid and belongs to this cluster",
     403: "grant the missing verb to this account in RBAC",

@@ -9,8 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-# A watch shows a write within milliseconds. After this long it was lost in a gap: decide on what is there.
-PATIENCE_S = 5.0
+# A watch shows a write within milliseconds; from a server that is overrun it takes many seconds, and deciding
+# earlier only meets our own conflict. After this long it was lost in a gap: decide on what is there.
+PATIENCE_S = 30.0
 
 
 class Echoes:

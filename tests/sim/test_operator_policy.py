@@ -171,7 +171,7 @@ async def test_an_image_that_we_do_not_run_is_refused_with_the_way_out_and_stops
     pods = await operand_pods(cluster)
 
     await edit(cluster, {"gpuready": {"images": "asNamed"}})
-    refused = await error(cluster, "OperandNotReady", "spec.gpuready.images: own")
+    refused = await error(cluster, "OperandRefused", "spec.gpuready.images: own")
 
     row = operand(refused, "device-plugin")
     assert row["reason"] == "OriginalImageUnsupported"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import time
 import urllib.request
@@ -423,6 +424,22 @@ async def test_a_storm_of_xids_is_survived(ready: PluginNode) -> None:
         state.raise_xid(1, 109)
     assert await ready.until_allocatable(3) < 2
     await ready.until(lambda: device(ready, 1)["health"] == "Unhealthy")
+
+
+async def test_files_that_could_not_be_written_are_once_they_can(ready: PluginNode) -> None:
+    records, specs = ready.root / "run/gpuready/records", ready.root / "var/run/cdi"
+    for folder in (records, specs):
+        shutil.rmtree(folder)
+        folder.write_text("")
+    await ready.until_allocatable(0)
+
+    for folder in (records, specs):
+        folder.unlink()
+        folder.mkdir()  # of which no event tells a program that sees it by a mount
+
+    await ready.until_allocatable(4)
+    await ready.until_no_problem()
+    assert missing_host_paths(ready) == []
 
 
 async def test_the_spec_goes_when_no_strategy_uses_it(node: PluginNode) -> None:

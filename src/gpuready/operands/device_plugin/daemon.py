@@ -232,6 +232,10 @@ class Daemon:
         if bool(before) != bool(self._silent_s) or stamp != self._module_stamp:
             self._module_stamp = stamp
             self._wake()
+        if self._written.error or self._recorder.has_failed:
+            # No event tells that a full file system has room again.
+            self._spec_is_due = True
+            self._wake()
 
     async def _follow(self, changes: Changes) -> None:
         while True:

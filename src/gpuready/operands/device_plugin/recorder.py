@@ -37,6 +37,11 @@ class Recorder:
     def path(self) -> Path | None:
         return self._path
 
+    @property
+    def has_failed(self) -> bool:
+        """The last write did: `write` tries again when it is asked."""
+        return self._content == b""
+
     def remember(self) -> tuple[list[Card], dict[str, Health]]:
         """A plugin that restarts within a boot knows which GPUs there were and what XIDs did to them."""
         try:
@@ -59,7 +64,7 @@ class Recorder:
         try:
             write_atomic(self._path, content)
         except OSError as exc:
-            if self._content != b"":
+            if not self.has_failed:
                 log.warning("record not written", file=self._path.name, reason=exc.strerror)
             content = b""
         self._content = content

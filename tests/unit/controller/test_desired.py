@@ -78,14 +78,18 @@ def test_an_unlabelled_node_without_a_default_shares_nothing():
 @pytest.mark.parametrize(
     ("asked", "reason", "mentions"),
     [
-        pytest.param({"data": None}, "ConfigMapMissing", ["gpu-operator/sharing", "fvie"], id="no such ConfigMap"),
+        pytest.param(
+            {"data": None}, "ConfigMapMissing", ["gpu-operator/sharing", "fvie"], id="no such ConfigMap"
+        ),
         pytest.param(
             {"data": {"five": SHARED, "ten": SHARED}},
             "ConfigKeyMissing",
             ["fvie", "five", "ten"],
             id="misspelt key",
         ),
-        pytest.param({"data": {"fvie": "sharing: ["}}, "ConfigInvalid", ["gpu-operator/sharing", "fvie"], id="not YAML"),
+        pytest.param(
+            {"data": {"fvie": "sharing: ["}}, "ConfigInvalid", ["gpu-operator/sharing", "fvie"], id="not YAML"
+        ),
         pytest.param(
             {"data": {"fvie": SHARED.replace("5", "1")}}, "ConfigInvalid", ["replicas", "1"], id="one replica"
         ),

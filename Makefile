@@ -27,7 +27,7 @@ demo: setup ## the main job on a simulated cluster, start to finish (under 2 min
 	$(BIN)/gpuready-sim demo
 
 test: setup ## unit and simulator tests (under 5 minutes)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 kubernetes: setup ## build real Kubernetes and etcd from their Go modules, outside the tree (needs Go; 12 minutes once)
 	$(BIN)/python -m gpuready_sim.kubernetes.build

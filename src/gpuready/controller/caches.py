@@ -50,6 +50,20 @@ def _decode_own_pod(raw: bytes) -> Pod:
     )
 
 
+# What NFD knows of a CPU is most of what a node's labels hold, and no decision of ours asks for it.
+_LEFT_OUT_LABELS = f"{names.NFD_PREFIX}cpu-"
+
+
+def _decode_own_node(raw: bytes) -> Node:
+    """Without what only the scheduler and users ask for: capacities, addresses, the kubelet's own worries."""
+    node = decode_node(raw)
+    meta, status = node.metadata, node.status
+    meta.labels = {key: value for key, value in meta.labels.items() if not key.startswith(_LEFT_OUT_LABELS)}
+    status.conditions = [c for c in status.conditions if c.type in ("Ready", names.GPU_READY_CONDITION)]
+    status.capacity, status.allocatable, status.addresses = {}, {}, []
+    return node
+
+
 @dataclass(frozen=True)
 class Caches:
     """One watch per kind; `owned` is keyed by kind ("DaemonSet").
@@ -87,7 +101,7 @@ class Caches:
         return cls(
             namespace=namespace,
             policies=WatchCache(client, resources.CLUSTER_POLICIES),
-            nodes=WatchCache(client, resources.NODES, decode=decode_node),
+            nodes=WatchCache(client, resources.NODES, decode=_decode_own_node),
             gpu_nodes=WatchCache(client, resources.GPU_NODES, decode=decode_gpunode),
             own_pods=own_pods,
             configmaps=WatchCache(client, resources.CONFIGMAPS, namespace=namespace),

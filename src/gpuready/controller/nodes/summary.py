@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from gpuready.chain.verdict import Link, State
-from gpuready.kube.trimmed import Metadata
+from gpuready.kube.trimmed import Metadata, shared
 
 
 class LinkSummary(msgspec.Struct, gc=False, rename="camel"):
@@ -17,10 +17,17 @@ class LinkSummary(msgspec.Struct, gc=False, rename="camel"):
     message: str = ""
     next_step: str = ""
 
+    def __post_init__(self) -> None:
+        for name in ("link", "state", "reason", "message", "next_step"):
+            setattr(self, name, shared(getattr(self, name)))
+
 
 class DriverSummary(msgspec.Struct, gc=False, rename="camel"):
     owner: str = ""
     version: str = ""
+
+    def __post_init__(self) -> None:
+        self.owner, self.version = shared(self.owner), shared(self.version)
 
 
 class StatusSummary(msgspec.Struct, rename="camel"):

@@ -9,7 +9,7 @@ Source: structured-merge-diff v6 merge/update.go; apimachinery pkg/util/managedf
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
@@ -124,12 +124,14 @@ def apply(
     schema: Schema | None,
     api_version: str,
     subresource: str = "",
+    keep_nulls: bool = False,
     now: str,
 ) -> Object:
     """The object after `manager` applied `applied`: merged, its former fields dropped, managedFields kept.
 
     live         None when the object does not exist yet
     api_version  of the request; recorded in the entry
+    keep_nulls   leave null where all content of a map went: a custom resource is then refused for it
     now          RFC 3339, seconds; used only if something changed
     returns      an object equal to `live` when the apply changes nothing
     raises       ApplyConflict unless `force`; ApplyInvalid
@@ -147,7 +149,7 @@ def apply(
         change = fieldsets.compare(before, after, schema)
     except SchemaMismatch as exc:
         raise ApplyInvalid(str(exc)) from exc
-    after = _without_emptied(after, schema)
+    after = after if keep_nulls else _without_emptied(after, schema)
     others = {key: owner for key, owner in owners.items() if key != me}
     conflicts = _conflicts(others, change)
     if conflicts and not force:
@@ -155,8 +157,12 @@ def apply(
     result = _moved(others, change)
     former = owners.get(me)
     same = former is not None and (former.fields, former.api_version) == (claimed, api_version)
-    if claimed:
-        result[me] = former if former and same and before == after else Owner(claimed, api_version, now)
+    if claimed and former and same and before == after:
+        result[me] = former
+    elif claimed:
+        # An apply that changes only who owns what leaves the time alone, or unset.
+        unchanged = former.time if former else ""
+        result[me] = Owner(claimed, api_version, now if before != after else unchanged)
     return _put_together(after, result)
 
 
@@ -169,11 +175,13 @@ def track_update(
     schema: Schema | None,
     api_version: str,
     subresource: str = "",
+    reset: Sequence[str] = (),
     now: str,
 ) -> Object:
     """The object `new` with managedFields after a create, update or patch: what changed is the writer's now.
 
     old    None for a create
+    reset  top-level fields that writers of this path never own
     new    as it will be stored; managedFields that it brings replace the old ones ([{}] forgets them all)
     """
     schema = schema or UNTYPED
@@ -192,6 +200,7 @@ def track_update(
     mine = owners.pop(me, None)
     result = _moved(owners, change)
     taken = fieldsets.difference(fieldsets.union(change.added, change.modified), NEVER_OWNED)
+    taken = {key: node for key, node in taken.items() if key[2:] not in reset}
     held = fieldsets.difference(mine.fields, change.removed) if mine else {}
     if taken:
         result[me] = Owner(fieldsets.union(held, taken), api_version, now)
@@ -239,7 +248,7 @@ def _entry(key: ManagerId, owner: Owner) -> Object:
         "manager": key.manager,
         "operation": key.operation,
         "apiVersion": owner.api_version,
-        "time": owner.time,
+        **({"time": owner.time} if owner.time else {}),
         "fieldsType": "FieldsV1",
         "fieldsV1": fieldsets.sorted_fields(owner.fields),
     }
@@ -263,7 +272,8 @@ def _appliable(applied: Object, schema: Schema) -> Object:
 
 def _first_owner(live: Object, schema: Schema, api_version: str, now: str) -> Owners:
     """An object that nobody tracked belongs to "before-first-apply" until it is applied."""
-    held = fieldsets.difference(fieldsets.compare(_zero(schema), live, schema).added, NEVER_OWNED)
+    change = fieldsets.compare(_zero(schema), live, schema)
+    held = fieldsets.difference(fieldsets.union(change.added, change.modified), NEVER_OWNED)
     return (
         {ManagerId(BEFORE_FIRST_APPLY, UPDATE, "", api_version): Owner(held, api_version, now)}
         if held
@@ -356,8 +366,14 @@ ALWAYS_WRITTEN: Final = (
     "jobTemplate",
     "strategy",
     "updateStrategy",
+    "roleRef",
+    "nodeInfo",
+    "daemonEndpoints",
+    "kubeletEndpoint",
+    "loadBalancer",
 )
-# Fields that a Go struct holds by value, so that even an empty object has them: a create does not add them.
+# Structs that Go holds by value, so that even an empty object has them: a create does not add them.
+_ZERO_VALUES: Final[Mapping[str, Any]] = {"string": "", "integer": 0, "boolean": False, "number": 0}
 
 
 def _zero(schema: Schema) -> Object:
@@ -366,8 +382,11 @@ def _zero(schema: Schema) -> Object:
 
 @lru_cache(maxsize=256)
 def _zero_of(_ref: str, schema: Schema) -> Object:
-    return {
+    """An empty object as Go writes it: fields without `omitempty` (required ones) are there."""
+    structs = {
         name: _zero_of(child.ref, child)
         for name, child in schema.properties.items()
         if name in ALWAYS_WRITTEN and child.type == "object" and child.properties
     }
+    required = {name: schema.properties[name] for name in schema.required if name in schema.properties}
+    return {name: _ZERO_VALUES.get(child.type) for name, child in required.items()} | structs

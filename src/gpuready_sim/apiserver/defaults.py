@@ -130,7 +130,7 @@ def _service(obj: Object) -> None:
     spec = part(obj, "spec")
     fill(spec, type="ClusterIP", sessionAffinity="None")
     if spec["type"] != "ExternalName":
-        fill(spec, internalTrafficPolicy="Cluster", ipFamilyPolicy="SingleStack", ipFamilies=["IPv4"])
+        fill(spec, internalTrafficPolicy="Cluster")
     if spec["type"] in ("NodePort", "LoadBalancer"):
         fill(spec, externalTrafficPolicy="Cluster")
     if spec["type"] == "LoadBalancer":
@@ -164,6 +164,8 @@ def _node(obj: Object) -> None:
     status = part(obj, "status")
     if "capacity" in status:
         fill(status, allocatable=dict(status["capacity"]))
+    for condition in each(status, "conditions"):
+        fill(condition, lastHeartbeatTime=None, lastTransitionTime=None)
     fill(part(status, "daemonEndpoints"), kubeletEndpoint={"Port": 0})
     names = (
         "architecture bootID containerRuntimeVersion kernelVersion kubeProxyVersion kubeletVersion machineID "

@@ -47,7 +47,7 @@ def parse_options(body: Obj, query: Mapping[str, str]) -> DeleteOptions:
             raise _bad_option("propagationPolicy", "Invalid", propagation, why)
         propagation = "Orphan" if orphan else "Background"
     if propagation not in ("", "Orphan", "Background", "Foreground"):
-        why = 'supported values: "Background", "Foreground", "Orphan"'
+        why = 'supported values: "Foreground", "Background", "Orphan", "nil"'
         raise _bad_option("propagationPolicy", "NotSupported", propagation, why)
     dry_run = body.get("dryRun") or ([query["dryRun"]] if query.get("dryRun") else [])
     return DeleteOptions(
@@ -60,7 +60,7 @@ def parse_options(body: Obj, query: Mapping[str, str]) -> DeleteOptions:
 
 
 def _bad_option(path: str, type: str, value: object, why: str) -> Exception:
-    return invalid("DeleteOptions", "", "", [FieldError(path, type, value, why)])
+    return invalid("DeleteOptions", "meta.k8s.io", "", [FieldError(path, type, value, why)])
 
 
 def _flag(text: str | None) -> bool | None:
@@ -73,7 +73,8 @@ def _grace(value: object) -> int | None:
     try:
         seconds = int(str(value))
     except ValueError:
-        raise bad_request(f'gracePeriodSeconds: "{value}" is not a number') from None
+        where = "Go struct field DeleteOptions.gracePeriodSeconds of type int64"
+        raise bad_request(f"json: cannot unmarshal string into {where}") from None
     return 1 if seconds < 0 else seconds
 
 
@@ -82,13 +83,16 @@ def check_preconditions(live: Obj, resource: ResourceType, options: DeleteOption
     raises  Failure 409 when the object is not the one, or not in the version, that the client meant
     """
     meta = live["metadata"]
-    for word, wanted, found in (
-        ("UID", options.uid, meta["uid"]),
-        ("ResourceVersion", options.resource_version, meta["resourceVersion"]),
+    for word, wanted, found, guess in (
+        ("UID", options.uid, meta["uid"], "deleted and then recreated"),
+        ("ResourceVersion", options.resource_version, meta["resourceVersion"], "modified"),
     ):
         if wanted and wanted != found:
-            why = f"Precondition failed: {word} in precondition: {wanted}, {word} in object meta: {found}"
-            raise conflict(resource.plural, resource.group, meta["name"], why)
+            why = (
+                f"the {word} in the precondition ({wanted}) does not match the {word} in record ({found}). "
+                f"The object might have been {guess}"
+            )
+            raise conflict(resource.kind, resource.group, meta["name"], why)
 
 
 def marked(live: Obj, resource: ResourceType, options: DeleteOptions, now: datetime.datetime) -> Obj | None:
@@ -114,6 +118,18 @@ def marked(live: Obj, resource: ResourceType, options: DeleteOptions, now: datet
         if "generation" in new_meta and pending is None:
             new_meta["generation"] = int(new_meta["generation"]) + 1
     return live | {"metadata": new_meta}
+
+
+def last_seen(live: Obj, resource: ResourceType, now: datetime.datetime) -> Obj:
+    """An object that goes at once, as its deleter and its watchers see it."""
+    if resource.qualified != "pods":
+        return live
+    meta = dict(live["metadata"])
+    if meta.get("deletionTimestamp") is None:
+        meta["deletionTimestamp"] = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+        meta["generation"] = int(meta.get("generation", 0)) + 1
+    meta["deletionGracePeriodSeconds"] = 0
+    return live | {"metadata": meta}
 
 
 def is_finished(obj: Obj) -> bool:

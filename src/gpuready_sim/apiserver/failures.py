@@ -37,7 +37,7 @@ class Failure(Exception):
         self.code = code
         self.reason = reason
         self.message = message
-        self.details = dict(details) if details else None
+        self.details = dict(details) if details is not None else None
         self.headers = list(headers)
         self.list_meta = dict(list_meta or {})
 
@@ -52,7 +52,7 @@ class Failure(Exception):
         }
         if self.reason:
             body["reason"] = self.reason
-        if self.details:
+        if self.details is not None:
             body["details"] = self.details
         body["code"] = self.code
         return body
@@ -67,7 +67,8 @@ def _details(plural: str, group: str, name: str, **more: Any) -> Obj:
     details: Obj = {"name": name} if name else {}
     if group:
         details["group"] = group
-    details["kind"] = plural
+    if plural:
+        details["kind"] = plural
     return details | more
 
 
@@ -97,11 +98,12 @@ def not_simulated() -> Failure:
     return Failure(405, "MethodNotAllowed", message, details={})
 
 
-def already_exists(plural: str, group: str, name: str) -> Failure:
+def already_exists(plural: str, group: str, name: str, *, ending: bool = False) -> Failure:
+    """ending   the one that is there is being deleted"""
     return Failure(
         409,
         "AlreadyExists",
-        f'{qualified(plural, group)} "{name}" already exists',
+        f'{"object is being deleted: " if ending else ""}{qualified(plural, group)} "{name}" already exists',
         details=_details(plural, group, name),
     )
 

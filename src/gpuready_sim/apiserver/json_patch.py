@@ -74,12 +74,12 @@ def _remove(doc: Any, op: dict[str, Any]) -> Any:
 
 
 def _replace(doc: Any, op: dict[str, Any]) -> Any:
+    """Of a key that is not there, too: the library behind the real server lets it pass."""
     path = _pointer(op["path"])
     value = copy.deepcopy(_value(op))
     if not path:
         return value
     parent = _parent(doc, path, "replace")
-    _existing(parent, path[-1], "replace", op["path"])
     if isinstance(parent, list):
         parent[_index(path[-1], len(parent), "replace")] = value
     else:

@@ -20,6 +20,8 @@ from gpuready_sim.apiserver.quantity import is_quantity, parse_quantity
 Object = dict[str, Any]
 
 IMMUTABLE: Final = "field is immutable"
+STRATEGIES: Final = ("Recreate", "RollingUpdate")
+NOT_NEGATIVE: Final = "must be greater than or equal to 0"
 POD_UPDATES: Final = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
@@ -109,6 +111,11 @@ def _container(container: Object, path: str, volumes: set[Any], seen: set[str]) 
         elif mount["mountPath"] in mounted:
             yield FieldError(f"{at}.mountPath", "Invalid", mount["mountPath"], "must be unique")
         mounted.add(mount.get("mountPath"))
+    for i, port in enumerate(container.get("ports") or []):
+        number = port.get("containerPort", 0)
+        if not 0 < number < 65536:
+            detail = "must be between 1 and 65535, inclusive"
+            yield FieldError(f"{path}.ports[{i}].containerPort", "Invalid", number, detail)
     yield from _resources(container.get("resources") or {}, f"{path}.resources")
 
 
@@ -162,7 +169,7 @@ def _toleration(toleration: Object, path: str) -> Iterator[FieldError]:
         yield FieldError(f"{path}.operator", "Invalid", operator, detail)
     if operator == "Exists" and toleration.get("value"):
         detail = "value must be empty when `operator` is 'Exists'"
-        yield FieldError(f"{path}.operator", "Invalid", toleration, detail)
+        yield FieldError(f"{path}.operator", "Invalid", toleration["value"], detail)
     if toleration.get("effect"):
         yield from _one_of(toleration, "effect", path, ("NoSchedule", "PreferNoSchedule", "NoExecute"))
 
@@ -170,7 +177,7 @@ def _toleration(toleration: Object, path: str) -> Iterator[FieldError]:
 def _one_of(holder: Object, field: str, path: str, allowed: tuple[str, ...]) -> Iterator[FieldError]:
     value = holder.get(field)
     if value is not None and value not in allowed:
-        yield not_supported(f"{path}.{field}", value, sorted(allowed))
+        yield not_supported(f"{path}.{field}", value, allowed)
 
 
 def _pod_update(new: Object, old: Object) -> list[FieldError]:
@@ -199,6 +206,12 @@ def _workload(obj: Object) -> list[FieldError]:
     spec = obj.get("spec") or {}
     template = spec.get("template") or {}
     errors: list[FieldError] = []
+    if (spec.get("replicas") or 0) < 0:
+        errors.append(FieldError("spec.replicas", "Invalid", spec["replicas"], NOT_NEGATIVE))
+    if obj["kind"] == "Deployment":
+        strategy = spec.get("strategy") or {}
+        if strategy.get("type", "RollingUpdate") not in ("Recreate", "RollingUpdate"):
+            errors.append(not_supported("spec.strategy.type", strategy["type"], STRATEGIES))
     selector = spec.get("selector")
     if selector is None:
         errors.append(FieldError("spec.selector", "Required"))
@@ -288,7 +301,8 @@ def _node(obj: Object) -> list[FieldError]:
         if not taint.get("effect"):
             errors.append(FieldError(f"{path}.effect", "Required"))
         else:
-            errors += _one_of(taint, "effect", path, ("NoSchedule", "PreferNoSchedule", "NoExecute"))
+            effects = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+            errors += _one_of(taint, "effect", path.replace("spec", "metadata"), effects)  # as really
         if (taint.get("key"), taint.get("effect")) in seen:
             detail = "taints must be unique by key and effect pair"
             errors.append(FieldError(path, "Duplicate", taint, detail))
@@ -323,6 +337,33 @@ def _config_data(obj: Object) -> list[FieldError]:
     for field in ("data", "binaryData"):
         for key in obj.get(field) or {}:
             errors += [FieldError(f"{field}[{key}]", "Invalid", key, text) for text in config_key_errors(key)]
+    return errors
+
+
+def _secret(obj: Object) -> list[FieldError]:
+    needed = ("tls.crt", "tls.key") if obj.get("type") == "kubernetes.io/tls" else ()
+    data = obj.get("data") or {}
+    return _config_data(obj) + [FieldError(f"data[{key}]", "Required") for key in needed if key not in data]
+
+
+def _lease(obj: Object) -> list[FieldError]:
+    duration = (obj.get("spec") or {}).get("leaseDurationSeconds")
+    if duration is None or duration > 0:
+        return []
+    return [FieldError("spec.leaseDurationSeconds", "Invalid", duration, "must be greater than 0")]
+
+
+def _role(obj: Object) -> list[FieldError]:
+    errors = []
+    for i, rule in enumerate(obj.get("rules") or []):
+        wanted = {"verbs": "verbs must contain at least one value"}
+        if not rule.get("nonResourceURLs"):
+            wanted |= {
+                "apiGroups": "resource rules must supply at least one api group",
+                "resources": "resource rules must supply at least one resource",
+            }
+        missing = [name for name in wanted if not rule.get(name)]
+        errors += [FieldError(f"rules[{i}].{name}", "Required", detail=wanted[name]) for name in missing]
     return errors
 
 
@@ -376,7 +417,10 @@ RULES: Final[dict[tuple[str, str], Callable[[Object], list[FieldError]]]] = {
     ("", "Node"): _node,
     ("", "Service"): _service,
     ("", "ConfigMap"): _config_data,
-    ("", "Secret"): _config_data,
+    ("", "Secret"): _secret,
+    ("coordination.k8s.io", "Lease"): _lease,
+    ("rbac.authorization.k8s.io", "Role"): _role,
+    ("rbac.authorization.k8s.io", "ClusterRole"): _role,
     ("", "Event"): _event,
     ("batch", "Job"): _job,
     ("rbac.authorization.k8s.io", "RoleBinding"): _binding,

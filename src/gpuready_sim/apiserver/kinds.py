@@ -18,6 +18,7 @@ from gpuready_sim.apiserver.store import Store
 
 _TOKEN_MOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 _TOKEN_LIFETIME_S = 3607
+_NOT_READY = "node.kubernetes.io/not-ready"
 _TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 _SERVICE_NETWORK = ipaddress.ip_network("10.96.0.0/16")
 API_SERVICE_ADDRESS = "10.96.0.1"
@@ -55,6 +56,27 @@ def prepare_update(new: Obj, old: Obj, resource: ResourceType, around: Surroundi
     rule = _ON_UPDATE.get(resource.qualified)
     if rule is not None:
         rule(new, old, around)
+
+
+def as_decoded(obj: Obj, resource: ResourceType) -> Obj:
+    """With what the conversion of a request's object to Go's own and back adds: its writer owns that."""
+    if resource.qualified == "pods":
+        return _with_all_addresses(obj)
+    if resource.qualified != "daemonsets.apps":
+        return obj
+    annotations = obj["metadata"].get("annotations") or {}
+    if _TEMPLATE_GENERATION in annotations:
+        return obj
+    return obj | {"metadata": obj["metadata"] | {"annotations": {**annotations, _TEMPLATE_GENERATION: "0"}}}
+
+
+def _with_all_addresses(pod: Obj) -> Obj:
+    """podIPs begins with podIP, whichever of them was said."""
+    status = pod.get("status") or {}
+    first, every = status.get("podIP"), status.get("podIPs") or []
+    if every and (not first or every[0].get("ip") == first):
+        return pod if first else pod | {"status": {**status, "podIP": every[0].get("ip")}}
+    return pod | {"status": {**status, "podIPs": [{"ip": first}]}} if first else pod
 
 
 _KEEP_STATUS = frozenset({"nodes", "persistentvolumes", "resourceclaims.resource.k8s.io"})
@@ -151,7 +173,20 @@ def _covers(toleration: Obj, key: str) -> bool:
     return toleration.get("key") in (key, None, "") and toleration.get("effect") in ("NoExecute", None, "")
 
 
+def _changed_pod(new: Obj, old: Obj, _: Surroundings) -> None:
+    spec = new["spec"] = dict(new.get("spec") or {})
+    _tolerate_for_a_while(spec)
+
+
 # --- the others ---
+
+
+def _new_node(node: Obj, _: Surroundings) -> None:
+    """Nothing is placed on a node before the node controller has seen it Ready."""
+    spec = node["spec"] = dict(node.get("spec") or {})
+    taints = spec.get("taints") or []
+    if not any(one.get("key") == _NOT_READY and one.get("effect") == "NoSchedule" for one in taints):
+        spec["taints"] = [*taints, {"key": _NOT_READY, "effect": "NoSchedule"}]
 
 
 def _changed_namespace(new: Obj, old: Obj, _: Surroundings) -> None:
@@ -184,8 +219,9 @@ def _new_service(service: Obj, around: Surroundings) -> None:
     if not spec.get("clusterIP"):
         spec["clusterIP"] = _free_address(around)
     spec["clusterIPs"] = [spec["clusterIP"]]
-    spec.setdefault("ipFamilies", ["IPv4"])
-    spec.setdefault("ipFamilyPolicy", "SingleStack")
+    anywhere = spec["clusterIP"] == "None" and not spec.get("selector")
+    spec.setdefault("ipFamilies", ["IPv4", "IPv6"] if anywhere else ["IPv4"])
+    spec.setdefault("ipFamilyPolicy", "RequireDualStack" if anywhere else "SingleStack")
     service["status"] = {"loadBalancer": {}}
 
 
@@ -275,12 +311,14 @@ def check_namespace(
 
 _ON_CREATE: dict[str, CreateRule] = {
     "pods": _new_pod,
+    "nodes": _new_node,
     "services": _new_service,
     "daemonsets.apps": _new_daemon_set,
     "customresourcedefinitions.apiextensions.k8s.io": _new_definition,
 }
 _ON_UPDATE: dict[str, UpdateRule] = {
     "namespaces": _changed_namespace,
+    "pods": _changed_pod,
     "services": _changed_service,
     "daemonsets.apps": _changed_daemon_set,
     "customresourcedefinitions.apiextensions.k8s.io": _changed_definition,

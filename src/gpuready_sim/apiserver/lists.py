@@ -102,7 +102,7 @@ def list_page(store: Store, table: Table, selection: Selection, request: Request
             400 or 422 for a contradictory query
     """
     start = _start_of(request, table, store)
-    limit = request.number("limit") or 0
+    limit = max(0, request.number("limit") or 0)
     if start.rv is None:
         shown_rv, candidates = store.rv, selection.among(table)
     else:
@@ -138,6 +138,8 @@ def _start_of(request: Request, table: Table, store: Store) -> _Start:
         return _continued(token, table)
     if match:
         _check_match(match, text)
+    if "sendInitialEvents" in request.query:
+        raise _bad_options("sendInitialEvents", "sendInitialEvents is forbidden for list")
     if not rv:
         return _Start()
     store.check_reached(rv)
@@ -169,13 +171,14 @@ def _token(rv: int, after: Key) -> str:
 def version_of(text: str) -> int:
     """A resourceVersion of a query; 0 when it is not given.
 
-    raises  Failure 422 when it is no number
+    raises  Failure 400 when it is no number
     """
     if text in ("", "0"):
         return 0
     if not text.isdigit():
-        raise _bad_options(
-            "resourceVersion", f'strconv.ParseUint: parsing "{text}": invalid syntax', "Invalid", text
+        raise bad_request(
+            f'invalid resource version: resourceVersion: Invalid value: "{text}": '
+            f'strconv.ParseUint: parsing "{text}": invalid syntax'
         )
     return int(text)
 
@@ -183,7 +186,7 @@ def version_of(text: str) -> int:
 def _check_match(match: str, version: str) -> None:
     if match not in ("Exact", "NotOlderThan"):
         raise _bad_options(
-            "resourceVersionMatch", 'supported values: "Exact", "NotOlderThan"', "NotSupported", match
+            "resourceVersionMatch", 'supported values: "Exact", "NotOlderThan", ""', "NotSupported", match
         )
     if version == "":
         raise _bad_options(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import uuid
 
-from gpuready_sim.apiserver.failures import Obj, bad_request, conflict
+from gpuready_sim.apiserver.failures import Failure, Obj, bad_request, conflict
 from gpuready_sim.apiserver.registry import ResourceType
 from gpuready_sim.apiserver.schemas import FieldError
 
@@ -82,14 +82,13 @@ def _check_place(meta: Obj, namespace: str, name: str) -> None:
 def begin(obj: Obj, resource: ResourceType, now: str) -> None:
     """Give a new object's metadata what the server owns; `obj` is ours to edit.
 
-    raises  Failure 400 when it carries a resourceVersion
+    raises  Failure 500 when it carries a resourceVersion
     """
     meta = obj["metadata"]
     if meta.pop("resourceVersion", ""):
-        raise bad_request("resourceVersion should not be set on objects to be created")
+        raise Failure(500, "", "resourceVersion should not be set on objects to be created")
     for key in _SERVER_OWNED:
         meta.pop(key, None)
-    meta.pop("generation", None)
     if not meta.get("name") and meta.get("generateName"):
         meta["name"] = generated_name(meta["generateName"])
     meta["uid"] = str(uuid.uuid4())
@@ -114,7 +113,13 @@ def carry_over(new: Obj, old: Obj, resource: ResourceType) -> None:
     meta, live = new["metadata"], old["metadata"]
     name = live["name"]
     if (given := meta.get("uid")) and given != live["uid"]:
-        why = f"Precondition failed: UID in precondition: {given}, UID in object meta: {live['uid']}"
+        # As the real one gives it away, with the key under which its store has the object.
+        place = "/".join(part for part in (resource.plural, live.get("namespace"), name) if part)
+        why = (
+            f"StorageError: invalid object, Code: 4, Key: /registry/{place}, ResourceVersion: 0, "
+            f"AdditionalErrorMsg: Precondition failed: UID in precondition: {given}, "
+            f"UID in object meta: {live['uid']}"
+        )
         raise conflict(resource.plural, resource.group, name, why)
     if (given := meta.get("resourceVersion")) and given != live["resourceVersion"]:
         raise conflict(resource.plural, resource.group, name)
@@ -129,8 +134,16 @@ def carry_over(new: Obj, old: Obj, resource: ResourceType) -> None:
 
 def count_generation(new: Obj, old: Obj, resource: ResourceType) -> None:
     """Count up when anything but metadata and status differs; `new` is ours to edit."""
-    if has_generation(resource) and specification(new, resource) != specification(old, resource):
+    if not has_generation(resource):
+        return
+    noted = resource.qualified == "deployments.apps" and _annotations(new) != _annotations(old)
+    if noted or specification(new, resource) != specification(old, resource):
         new["metadata"]["generation"] = int(old["metadata"].get("generation", 0)) + 1
+
+
+def _annotations(obj: Obj) -> Obj:
+    """A Deployment's revision history copies them, so they count as its specification."""
+    return obj["metadata"].get("annotations") or {}
 
 
 def specification(obj: Obj, resource: ResourceType) -> Obj:

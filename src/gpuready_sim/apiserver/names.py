@@ -157,8 +157,8 @@ def validate_metadata(obj: Mapping[str, Any]) -> list[FieldError]:
         errors.append(FieldError("metadata.name", "Required", detail="name or generateName is required"))
     errors += label_map_errors(metadata.get("labels"), "metadata.labels")
     errors += _annotation_errors(metadata.get("annotations"))
-    for finalizer in metadata.get("finalizers") or []:
-        errors += _finalizer_errors(finalizer)
+    for i, finalizer in enumerate(metadata.get("finalizers") or []):
+        errors += _finalizer_errors(finalizer, i)
     return errors + _owner_errors(metadata.get("ownerReferences"))
 
 
@@ -185,16 +185,12 @@ def _annotation_errors(annotations: Any) -> list[FieldError]:
     return errors
 
 
-def _finalizer_errors(finalizer: Any) -> list[FieldError]:
+def _finalizer_errors(finalizer: Any, index: int) -> list[FieldError]:
     path = "metadata.finalizers"
     errors = [FieldError(path, "Invalid", finalizer, text) for text in qualified_name_errors(str(finalizer))]
-    if (
-        not errors
-        and "/" not in str(finalizer)
-        and finalizer not in ("orphan", "foregroundDeletion", "kubernetes")
-    ):
+    if "/" not in str(finalizer) and finalizer not in ("orphan", "foregroundDeletion", "kubernetes"):
         detail = "name is neither a standard finalizer name nor is it fully qualified"
-        errors.append(FieldError(path, "Invalid", finalizer, detail))
+        errors.append(FieldError(f"{path}[{index}]", "Invalid", finalizer, detail))
     return errors
 
 

@@ -42,8 +42,13 @@ def edit_of(request: Request, resource: ResourceType, media: str) -> Callable[[O
         error = FieldError("force", "Forbidden", None, "may not be specified for non-apply patch")
         raise invalid("PatchOptions", "meta.k8s.io", "", [error])
     patch = parse_json(request.body)
+    if media == JSON_PATCH and isinstance(patch, dict):
+        why = "json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"
+        raise bad_request(f"error decoding patch: {why}")
     if media != JSON_PATCH and not isinstance(patch, dict):
-        raise bad_request("error decoding patch: the patch is not an object")
+        kind = {list: "array", str: "string", bool: "bool", type(None): "null"}.get(type(patch), "number")
+        why = f"json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
+        raise bad_request(f"error decoding patch: {why}")
 
     def edit(live: Obj) -> Obj:
         try:
@@ -66,10 +71,7 @@ def _patched(live: Obj, patch: Any, media: str, resource: ResourceType) -> Any:
 
 
 def _refusal(exc: PatchError) -> Failure:
-    details = None
-    if exc.status_message != str(exc):
-        details = {"causes": [{"reason": "UnexpectedServerResponse", "message": str(exc)}]}
-    return Failure(exc.code, exc.reason, exc.status_message, details=details)
+    return Failure(exc.code, exc.reason, exc.status_message, details={} if exc.code == 422 else None)
 
 
 def applied_object(request: Request) -> Obj:
@@ -83,6 +85,7 @@ def applied_object(request: Request) -> Obj:
     applied = parse_yaml(request.body) if request.body.lstrip()[:1] != b"{" else parse_json(request.body)
     if not isinstance(applied, dict):
         raise bad_request("error decoding YAML: the applied configuration is not an object")
-    if not applied.get("apiVersion") or not applied.get("kind"):
-        raise bad_request("invalid object type: apiVersion and kind must be set")
+    version, kind = applied.get("apiVersion"), applied.get("kind")
+    if not version or not kind:
+        raise bad_request(f"invalid object type: /{version or ''}, Kind={kind or ''}")
     return applied

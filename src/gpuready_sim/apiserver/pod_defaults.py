@@ -16,7 +16,12 @@ def pod(pod: Object) -> None:
     fill(spec, enableServiceLinks=True)
     for container in [*each(spec, "containers"), *each(spec, "initContainers")]:
         _requests_from_limits(container)
-    fill(part(pod, "status"), phase="Pending", qosClass=_qos(spec))
+    status = part(pod, "status")
+    fill(status, phase="Pending", qosClass=_qos(spec))
+    for condition in each(status, "conditions"):
+        fill(condition, lastProbeTime=None, lastTransitionTime=None)
+    for state in [*each(status, "containerStatuses"), *each(status, "initContainerStatuses")]:
+        fill(state, state={}, lastState={})
 
 
 def pod_spec(spec: Object) -> None:

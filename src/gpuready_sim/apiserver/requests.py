@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, unquote
 
-from gpuready_sim.apiserver.failures import bad_request
+from gpuready_sim.apiserver.failures import bad_request, invalid
+from gpuready_sim.apiserver.field_errors import FieldError
 
 JSON = "application/json"
 _METHOD_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
@@ -80,7 +81,9 @@ class Request:
     def dry_run(self) -> bool:
         value = self.query.get("dryRun", "")
         if value not in ("", "All"):
-            raise bad_request(f'Invalid value: "{value}": dryRun must be "All"')
+            kind = {"POST": "CreateOptions", "PUT": "UpdateOptions", "DELETE": "DeleteOptions"}
+            error = FieldError("dryRun", "NotSupported", [value], 'supported values: "All"')
+            raise invalid(kind.get(self.method, "PatchOptions"), "meta.k8s.io", "", [error])
         return value == "All"
 
     def flag(self, name: str) -> bool:

@@ -7,7 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from gpuready_sim.apiserver import deletion, lists, patches, watches
-from gpuready_sim.apiserver.failures import Failure, Obj, bad_request, method_not_allowed, not_found
+from gpuready_sim.apiserver.failures import (
+    Failure,
+    Obj,
+    bad_request,
+    invalid,
+    method_not_allowed,
+    not_found,
+)
+from gpuready_sim.apiserver.field_errors import not_supported
 from gpuready_sim.apiserver.negotiation import YAML, Form, body_of, form_of, to_yaml
 from gpuready_sim.apiserver.registry import Registry, ResourceType
 from gpuready_sim.apiserver.requests import Reply, Request, Stream, Target
@@ -156,6 +164,7 @@ class Resources:
             )
         else:
             edit = patches.edit_of(request, resource, media)
+            options.patching = True
             written = self.writes.update(resource, key, edit, options, target.subresource)
         return self._written(request, resource, written, options, form)
 
@@ -201,12 +210,13 @@ class Resources:
 
 def write_options(request: Request) -> WriteOptions:
     """
-    raises  Failure 400 for unknown values
+    raises  Failure 422 for unknown values
     """
     validation = request.query.get("fieldValidation") or "Warn"
     if validation not in ("Strict", "Warn", "Ignore"):
-        allowed = 'supported values: "Ignore", "Strict", "Warn"'
-        raise bad_request(f'fieldValidation: Unsupported value: "{validation}": {allowed}')
+        kind = {"POST": "CreateOptions", "PUT": "UpdateOptions"}.get(request.method, "PatchOptions")
+        error = not_supported("fieldValidation", validation, ("", "Ignore", "Strict", "Warn"))
+        raise invalid(kind, "meta.k8s.io", "", [error])
     manager = request.query.get("fieldManager") or request.agent
     return WriteOptions(manager=manager, dry_run=request.dry_run, validation=validation)
 

@@ -65,8 +65,11 @@ def validate_builtin_update(new: dict[str, Any], old: dict[str, Any]) -> list[Fi
 
 
 def default_builtin(obj: dict[str, Any]) -> dict[str, Any]:
-    """A new object as the server would store it: unknown fields and nulls dropped, defaults filled in."""
-    return defaults.defaulted(prune_builtin(obj))
+    """An object as the server would store it: no unknown fields, nulls and empty maps, with its defaults."""
+    schema = _schema_of_object(obj)
+    if schema is None:
+        return defaults.defaulted(obj)
+    return defaults.defaulted(validation.without_empty(validation.decoded(obj, schema), schema))
 
 
 def prune_builtin(obj: dict[str, Any]) -> dict[str, Any]:

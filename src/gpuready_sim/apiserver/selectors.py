@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from gpuready_sim.apiserver.failures import Obj, bad_request
 from gpuready_sim.apiserver.names import label_value_errors, qualified_name_errors
 
+_EVERYWHERE = frozenset({"metadata.name", "metadata.namespace"})
 _SPECIAL = frozenset({"(", ")", "=", "==", "!", "!=", ",", "<", ">"})
 
 
@@ -93,7 +94,7 @@ class _LabelParser:
         found = [self._requirement()]
         while (token := self._peek()) != "":
             if token != ",":
-                raise self._expected("',' or 'end of string'")
+                raise self._expected("',' or 'end of string'", at_the_end=True)
             self._next()
             if self._peek() in ("", ","):
                 raise self._expected("identifier after ','")
@@ -129,7 +130,7 @@ class _LabelParser:
         token = self._next()
         if token == "" or token in _SPECIAL:
             self.at -= 1
-            raise self._expected("!, identifier, or 'end of string'")
+            raise self._expected("!, identifier, or 'end of string'", at_the_end=True)
         if problems := qualified_name_errors(token):
             raise _unparsable(f'key: Invalid value: "{token}": {"; ".join(problems)}')
         return token
@@ -157,7 +158,7 @@ class _LabelParser:
                     return frozenset(values)
             elif token == "" or token in _SPECIAL:
                 self.at -= 1
-                raise self._expected("',', ')' or identifier")
+                raise self._expected("',' or ')'" if pending else "',', ')' or identifier")
             else:
                 pending = self._checked(key, token)
 
@@ -181,8 +182,10 @@ class _LabelParser:
         self.at += 1
         return token
 
-    def _expected(self, what: str) -> Exception:
-        return bad_request(f"unable to parse requirement: found '{self._peek()}', expected: {what}")
+    def _expected(self, what: str, *, at_the_end: bool = False) -> Exception:
+        """at_the_end   between two requirements, not within one"""
+        why = f"found '{self._peek()}', expected: {what}"
+        return bad_request(why) if at_the_end else _unparsable(why)
 
 
 def _unparsable(why: str) -> Exception:
@@ -237,6 +240,9 @@ def _field_term(part: str, selectable: frozenset[str]) -> FieldTerm:
         raise bad_request(f"invalid selector: '{part}'; can't understand '{part}'")
     path, operator, value = found.groups()
     if path not in selectable:
+        if selectable == _EVERYWHERE:
+            why = f'"{path}" is not a known field selector: only "metadata.name", "metadata.namespace"'
+            raise bad_request(why)
         raise bad_request(f"field label not supported: {path}")
     return FieldTerm(path, re.sub(r"\\(.)", r"\1", value), operator != "!=", _reader(path))
 

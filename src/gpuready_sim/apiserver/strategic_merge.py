@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from gpuready_sim.apiserver.json_patch import bad_request
+from gpuready_sim.apiserver.json_patch import PatchError, bad_request
 from gpuready_sim.apiserver.schema import UNTYPED_ATOMIC, Schema
 
 PATCH: Final = "$patch"
@@ -33,15 +33,19 @@ def _merge_map(live: dict[str, Any], patch: dict[str, Any], schema: Schema) -> d
     if directive == "delete":
         return {}
     if directive not in (None, "merge"):
-        raise bad_request(f"Unknown patch type found: {directive}")
+        raise PatchError(f"Unknown patch type found: {directive}", code=500, reason="")
     out = _retained(live, patch)
     for key, value in patch.items():
         if key in (PATCH, RETAIN_KEYS) or key.startswith((DELETE_PRIMITIVES, ELEMENT_ORDER)):
             continue
         if value is None:
             out.pop(key, None)
-        else:
+        elif key in out or not isinstance(value, dict):
             out[key] = _merge_value(out.get(key), value, schema.child(key))
+        elif value.get(PATCH) not in (None, "merge", "replace"):
+            out[key] = {}  # nothing is there to which an order could apply
+        else:
+            out[key] = _merge_value(None, value, schema.child(key))
     for key, value in patch.items():
         if key.startswith(DELETE_PRIMITIVES):
             _delete_primitives(out, key.removeprefix(DELETE_PRIMITIVES), value, patch)
@@ -88,9 +92,20 @@ def _merge_list(live: list[Any], patch: list[Any], schema: Schema) -> list[Any]:
     return _ordered(out, patch, live, key)
 
 
+def _as_go_prints(value: Any) -> str:
+    """map[image:nameless]"""
+    if isinstance(value, dict):
+        return f"map[{' '.join(f'{key}:{_as_go_prints(value[key])}' for key in sorted(value))}]"
+    if isinstance(value, list):
+        return f"[{' '.join(map(_as_go_prints, value))}]"
+    return str(value)
+
+
 def _merge_element(out: list[Any], item: dict[str, Any], key: str, schema: Schema) -> None:
     if key not in item:
-        raise bad_request(f"map: {item} does not contain declared merge key: {key}")
+        raise PatchError(
+            f"map: {_as_go_prints(item)} does not contain declared merge key: {key}", code=500, reason=""
+        )
     at = next((i for i, one in enumerate(out) if isinstance(one, dict) and one.get(key) == item[key]), None)
     if item.get(PATCH) == "delete":
         out[:] = [one for one in out if not (isinstance(one, dict) and one.get(key) == item[key])]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from dataclasses import replace
 from typing import Any, Final
 
 from gpuready_sim.apiserver import kind_rules, names
@@ -56,13 +57,31 @@ def decoded(value: Any, schema: Schema) -> Any:
     return value
 
 
+def without_empty(value: Any, schema: Schema) -> Any:
+    """Without the empty maps and lists that Go leaves out when it writes an object: all but required ones."""
+    if isinstance(value, dict):
+        return {
+            name: without_empty(child, schema.child(name))
+            for name, child in value.items()
+            if child not in ({}, []) or name in schema.required or not _is_collection(schema.child(name))
+        }
+    if isinstance(value, list):
+        element = schema.element()
+        return [without_empty(child, element) for child in value]
+    return value
+
+
+def _is_collection(schema: Schema) -> bool:
+    return schema.type == "array" or schema.additional is not None
+
+
 def _walk(value: Any, schema: Schema, path: str, holder: str, errors: list[FieldError], strict: bool) -> None:
     if value is None:
         return
     kind = schema.type
     if kind == "object":
         if isinstance(value, dict):
-            _walk_object(value, schema, path, errors, strict)
+            _walk_object(value, schema, path, holder, errors, strict)
         else:
             errors.append(_mismatch(value, schema, path, holder))
     elif kind == "array":
@@ -80,12 +99,16 @@ def _walk(value: Any, schema: Schema, path: str, holder: str, errors: list[Field
             errors.append(FieldError(path, "Decode", value, text))
 
 
-def _walk_object(value: Object, schema: Schema, path: str, errors: list[FieldError], strict: bool) -> None:
+def _walk_object(
+    value: Object, schema: Schema, path: str, holder: str, errors: list[FieldError], strict: bool
+) -> None:
     properties = schema.properties
     if not properties:
         if schema.additional is not None:
             for name, child in value.items():
-                _walk(child, schema.additional, f"{path}.{name}", "", errors, strict)
+                found: list[FieldError] = []
+                _walk(child, schema.additional, path, holder, found, strict)  # Go names the map, not the key
+                errors += [replace(error, path=f"{path}.{name}") for error in found]
         return
     holder = schema.ref.rpartition(".")[2]
     for name, child in value.items():

@@ -55,7 +55,15 @@ class View:
         else:
             kind = self.resource.list_kind
             head = {"kind": kind, "apiVersion": self.resource.api_version, "metadata": meta}
-        return encode(head)[:-1] + b',"items":[' + b",".join(self.one(entry) for entry in entries) + b"]}"
+        return encode(head)[:-1] + b',"items":[' + b",".join(self._item(entry) for entry in entries) + b"]}"
+
+    def _item(self, entry: Entry) -> bytes:
+        """One of a list: built-in kinds are not named again."""
+        raw = self.one(entry)
+        if self.resource.custom is not None or self.form.shape:
+            return raw
+        head = encode({"apiVersion": self.resource.api_version, "kind": self.resource.kind})[:-1] + b","
+        return b"{" + raw[len(head) :] if raw.startswith(head) else raw
 
     def bookmark(self, rv: int, annotations: dict[str, str] | None = None) -> bytes:
         """The object of a BOOKMARK event."""
@@ -86,7 +94,7 @@ class View:
         if self.include == "Object":
             row["object"] = obj
         elif self.include == "None":
-            row.pop("object", None)
+            row["object"] = None
         else:
             row["object"] = partial_metadata(obj)
         return row

@@ -196,9 +196,7 @@ TABLES: Final[Mapping[tuple[str, str], KindTable]] = {
         WORKLOAD_WIDE,
         integers="Desired|Current|Ready|Up-to-date|Available",
     ),
-    ("apps", "Deployment"): table(
-        "Name|Ready|Up-to-date|Available|Age", _deployment, WORKLOAD_WIDE, integers="Up-to-date|Available"
-    ),
+    ("apps", "Deployment"): table("Name|Ready|Up-to-date|Available|Age", _deployment, WORKLOAD_WIDE),
     ("apps", "ReplicaSet"): table(
         "Name|Desired|Current|Ready|Age", _replica_set, WORKLOAD_WIDE, integers="Desired|Current|Ready"
     ),

@@ -37,12 +37,14 @@ class WriteOptions:
     """What a request says about its write.
 
     validation  what becomes of unknown fields: Strict, Warn or Ignore
+    patching    the object is what a patch has made, not what somebody sent
     warnings    collects texts for Warning headers
     """
 
     manager: str = "unknown"
     dry_run: bool = False
     validation: str = "Ignore"
+    patching: bool = False
     warnings: list[str] = field(default_factory=list)
 
 
@@ -90,8 +92,9 @@ class Writes:
         self._refuse_invalid(obj, None, resource)
         kinds.prepare_create(obj, resource, around)
         key = (namespace, name)
-        if key in self._store.table(resource.table).items:
-            raise already_exists(resource.plural, resource.group, name)
+        if (there := self._store.table(resource.table).items.get(key)) is not None:
+            ending = there.obj["metadata"].get("deletionTimestamp") is not None
+            raise already_exists(resource.plural, resource.group, name, ending=ending)
         return Written(self._keep(resource, key, obj, options), created=True)
 
     # --- update ---
@@ -111,6 +114,10 @@ class Writes:
         """
         live = self._live(resource, key)
         new = metadata.checked_head(edit(live), resource, key[0], key[1])
+        uid = new["metadata"].get("uid")
+        if options.patching and uid and uid != live["metadata"]["uid"]:
+            error = FieldError("metadata.uid", "Invalid", uid, "field is immutable")
+            raise invalid(resource.kind, resource.group, key[1], [error])
         metadata.carry_over(new, live, resource)
         new = self._understood(new, resource, options)
         return self._replace(
@@ -141,7 +148,11 @@ class Writes:
             return Written(self._store.table(resource.table).items[key])
         self._refuse_invalid(new, live, resource)
         if deletion.is_finished(new):
-            return Written(self._drop(resource, key, new, options), removed=True)
+            # Answered in the last version that was kept; only watchers see that of the removal.
+            before = self._store.table(resource.table).items[key]
+            self._drop(resource, key, new, options)
+            shown = new | {"metadata": new["metadata"] | {"resourceVersion": str(before.rv)}}
+            return Written(Entry(key, before.rv, encode(shown), shown), removed=True)
         return Written(self._keep(resource, key, new, options))
 
     def put(
@@ -149,10 +160,10 @@ class Writes:
     ) -> Written:
         """PUT: the whole object. A custom object's update must name the version it was made from."""
         meta = given.get("metadata") or {}
-        if resource.custom is not None and not meta.get("resourceVersion") and not sub:
+        if resource.custom is not None and not meta.get("resourceVersion"):
             error = FieldError("metadata.resourceVersion", "Invalid", 0, "must be specified for an update")
             self._live(resource, key)
-            raise invalid(resource.kind, resource.group, key[1], [error])
+            raise invalid(resource.plural, resource.group, key[1], [error])
         return self.update(resource, key, lambda _: given, options, sub)
 
     # --- apply ---
@@ -176,8 +187,13 @@ class Writes:
         given_version = (applied.get("metadata") or {}).get("resourceVersion")
         wanted = metadata.checked_head(applied, resource, key[0], key[1])
         entry = self._store.table(resource.table).items.get(key)
-        if entry is None and (subresource or given_version):
+        given_uid = wanted["metadata"].get("uid")
+        if entry is None and given_uid:
+            why = f"the provided object specified uid {given_uid}, and no existing object was found"
+            raise conflict(resource.plural, resource.group, key[1], f"uid mismatch: {why}")
+        if entry is None and subresource:
             raise not_found(resource.plural, resource.group, key[1])
+        _refuse_untypable(applied, resource)
         wanted = scope.own_part(self._known_fields(wanted, resource, options), resource, subresource)
         live = views.converted(entry.obj, resource) if entry is not None else None
         if live is not None and given_version and given_version != live["metadata"]["resourceVersion"]:
@@ -214,6 +230,7 @@ class Writes:
                 schema=resource.schema,
                 api_version=resource.api_version,
                 subresource=subresource,
+                keep_nulls=resource.custom is not None,
                 now=self._stamp(),
             )
         except applying.ApplyConflict as exc:
@@ -238,7 +255,8 @@ class Writes:
         write = WriteOptions(dry_run=options.dry_run)
         marked = deletion.marked(live, resource, options, self._now())
         if marked is None:
-            return Written(self._drop(resource, key, None, write), removed=True)
+            final = deletion.last_seen(live, resource, self._now())
+            return Written(self._drop(resource, key, final, write), removed=True)
         if resource.qualified == "namespaces":
             marked = marked | {"status": {**(marked.get("status") or {}), "phase": "Terminating"}}
         if marked == entry.obj:
@@ -292,7 +310,7 @@ class Writes:
         unknown = resource.custom.unknown_fields(obj)
         if not unknown:
             return obj
-        _report_unknown([f'unknown field "{path}"' for path in unknown], resource, options)
+        _report_unknown([f'unknown field "{path}"' for path in unknown], obj, resource, options)
         return resource.custom.prune(obj)
 
     def _defaulted(self, obj: Obj, resource: ResourceType) -> Obj:
@@ -303,13 +321,16 @@ class Writes:
     def _tracked(
         self, old: Obj | None, new: Obj, resource: ResourceType, options: WriteOptions, subresource: str
     ) -> Obj:
+        if old is not None and not _is_tracked(new, old):
+            return scope.with_managed_fields(new, None)
         return applying.track_update(
             old,
-            new,
+            kinds.as_decoded(new, resource),
             options.manager,
             schema=resource.schema,
             api_version=resource.api_version,
             subresource=subresource,
+            reset=() if subresource or "status" not in resource.subresources else ("status",),
             now=self._stamp(),
         )
 
@@ -326,7 +347,7 @@ class Writes:
         errors += [error for error in schemas.validate_builtin(new, strict=False) if not error.warning]
         if resource.table == CRD_TABLE:
             errors += structural.validate_crd(new)
-        if old is not None and not errors:
+        if old is not None:
             errors += schemas.validate_builtin_update(new, old)
         return errors
 
@@ -349,21 +370,64 @@ def _decoded_builtin(obj: Obj, resource: ResourceType, options: WriteOptions) ->
     errors = schemas.validate_builtin(obj, strict=True)
     wrong = next((error for error in errors if error.type == "Decode"), None)
     if wrong is not None:
-        raise bad_request(_cannot_be_handled(resource, wrong.message()))
+        raise _unreadable(obj, resource, options, wrong.message())
     unknown = [error.message() for error in errors if error.type == "Unknown"]
     if not unknown:
         return obj
-    _report_unknown(unknown, resource, options)
+    _report_unknown(unknown, obj, resource, options)
     return schemas.prune_builtin(obj)
 
 
-def _cannot_be_handled(resource: ResourceType, why: str) -> str:
-    return f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {why}'
+def _is_tracked(new: Obj, old: Obj) -> bool:
+    """Whether anybody owns fields; if nobody does, because that was cleared, only an apply begins anew."""
+    entries = new["metadata"].get("managedFields") or old["metadata"].get("managedFields")
+    return bool(entries) and entries != [{}]
 
 
-def _report_unknown(texts: list[str], resource: ResourceType, options: WriteOptions) -> None:
+def _refuse_untypable(applied: Obj, resource: ResourceType) -> None:
+    """An applied object must fit its schema exactly: nothing is pruned or converted on its way.
+
+    raises  Failure 500, as really
+    """
+    if resource.custom is not None:
+        why = [f".{path}: field not declared in schema" for path in resource.custom.unknown_fields(applied)]
+    else:
+        why = [
+            _untyped(error)
+            for error in schemas.validate_builtin(applied, strict=True)
+            if error.type in _UNTYPED
+        ]
+    if why:
+        meta = applied.get("metadata") or {}
+        place = f"{meta.get('namespace', '')}/{meta.get('name', '')}; "
+        place += f"{'' if resource.group else '/'}{resource.api_version}, Kind={resource.kind}"
+        raise Failure(500, "", f"failed to create typed patch object ({place}): {why[0]}")
+
+
+_UNTYPED = {"Unknown", "Decode"}
+
+
+def _untyped(error: FieldError) -> str:
+    if error.type == "Unknown":
+        return f".{error.path}: field not declared in schema"
+    wanted = "string" if "of type string" in error.detail else error.detail.rpartition("of type ")[2]
+    return f".{error.path}: expected {wanted}, got &value.valueUnstructured{{Value:{_go_text(error.value)}}}"
+
+
+def _go_text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _unreadable(obj: Obj, resource: ResourceType, options: WriteOptions, why: str) -> Failure:
+    if options.patching:
+        return invalid("", "", "", [FieldError("patch", "Invalid", encode(obj).decode(), why)])
+    kind = resource.kind
+    return bad_request(f'{kind} in version "{resource.version}" cannot be handled as a {kind}: {why}')
+
+
+def _report_unknown(texts: list[str], obj: Obj, resource: ResourceType, options: WriteOptions) -> None:
     if not texts or options.validation == "Ignore":
         return
     if options.validation == "Strict":
-        raise bad_request(_cannot_be_handled(resource, f"strict decoding error: {', '.join(texts)}"))
+        raise _unreadable(obj, resource, options, f"strict decoding error: {', '.join(texts)}")
     options.warnings.extend(texts)

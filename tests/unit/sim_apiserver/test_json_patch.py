@@ -72,7 +72,6 @@ def test_move_and_copy_take_a_value_from_elsewhere() -> None:
         pytest.param({"op": "test", "path": "/a", "value": 2}, id="test of another value"),
         pytest.param({"op": "test", "path": "/t", "value": 1}, id="true is not 1"),
         pytest.param({"op": "remove", "path": "/x"}, id="remove of nothing"),
-        pytest.param({"op": "replace", "path": "/x", "value": 1}, id="replace of nothing"),
         pytest.param({"op": "add", "path": "/x/y", "value": 1}, id="add below nothing"),
         pytest.param({"op": "add", "path": "/l/3", "value": 1}, id="add beyond the end"),
         pytest.param({"op": "add", "path": "/l/01", "value": 1}, id="no leading zeros"),

@@ -242,7 +242,7 @@ async def test_deletion_waits_for_finalizers_and_heeds_preconditions(api: Api) -
 
     refused = await api.delete(f"{CONFIG_MAPS}/c1", {"preconditions": {"uid": "other"}})
     assert (refused.code, refused.json["reason"]) == (409, "Conflict")
-    assert f"UID in object meta: {made['metadata']['uid']}" in refused.message
+    assert f"does not match the UID in record ({made['metadata']['uid']})" in refused.message
 
     await api.delete(f"{CONFIG_MAPS}/c1")
     assert (await api.get(f"{CONFIG_MAPS}/c1")).json["metadata"]["deletionTimestamp"]

@@ -1,0 +1,15 @@
+"""Every scenario; what a real API server answers to it stands in expected/."""
+
+from . import apply, custom, errors, lifecycle, lists, objects, patches, strategic, views
+
+SCENARIOS = [
+    *objects.SCENARIOS,
+    *patches.SCENARIOS,
+    *strategic.SCENARIOS,
+    *apply.SCENARIOS,
+    *custom.SCENARIOS,
+    *lifecycle.SCENARIOS,
+    *lists.SCENARIOS,
+    *views.SCENARIOS,
+    *errors.SCENARIOS,
+]

@@ -1,0 +1,193 @@
+"""What the server says when it refuses."""
+
+from ..transcript import Ask, Scenario
+from .words import (
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    MAPS,
+    NODES,
+    PODS,
+    SECRETS,
+    SERVICES,
+    apply,
+    config_map,
+    delete,
+    deployment,
+    get,
+    patch,
+    pod,
+    post,
+)
+
+SCENARIOS = [
+    Scenario(
+        "bodies that cannot be read",
+        [
+            post(MAPS, config_map("a")),
+            post(MAPS, "{broken"),
+            post(MAPS, ""),
+            patch("merge", f"{MAPS}/a", "{broken"),
+            delete(f"{MAPS}/a", "{broken"),
+            apply(f"{MAPS}/a", "a: [broken"),
+        ],
+    ),
+    Scenario(
+        "nothing is there",
+        [
+            get("/api/v1/namespaces/$NS/nonsense"),
+            get("/apis/nonsense.dev/v1/things"),
+            get("/nonsense"),
+            get(f"{MAPS}/none"),
+            get("/api/v1/namespaces/$NS/configmaps/a/status"),
+            post("/api/v1/namespaces/$NS-none/configmaps", config_map("a")),
+            delete("/api/v1/nodes/$NS-none"),
+            get("/apis/nvidia.com/v1/clusterpolicies/none"),
+            post(MAPS, config_map("a")),
+            post(MAPS, config_map("a")),
+            Ask("POST", f"{MAPS}/a", config_map("a")),
+            Ask("PUT", MAPS, config_map("a")),
+            Ask("PATCH", f"{MAPS}/a", {}, type="application/json"),
+        ],
+    ),
+    Scenario(
+        "names and bodies that cannot be",
+        [
+            post(MAPS, config_map("Bad_Name")),
+            post(MAPS, config_map("a" * 254)),
+            post(MAPS, {"apiVersion": "v1", "kind": "ConfigMap"}),
+            post(MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "Bad-"}}),
+            post(MAPS, {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}}),
+            post(MAPS, {"apiVersion": "v2", "kind": "ConfigMap", "metadata": {"name": "a"}}),
+            post(MAPS, {"metadata": {"name": "a"}, "data": {"k": 5}}),
+            post(MAPS, {"metadata": {"name": "b"}, "data": ["x"]}),
+            post(MAPS, config_map("c", {"bad key": "x"})),
+            post(MAPS, config_map("d", labels={"ok": "bad value!"})),
+            post(MAPS, config_map("e", annotations={"Bad Key": "x"})),
+            post(MAPS, config_map("f", labels={"x": 5})),
+            post(MAPS, {**config_map("g"), "unknown": 1}, fieldValidation="Strict"),
+            post(MAPS, {**config_map("h"), "unknown": 1}, fieldValidation="Warn"),
+            post(MAPS, config_map("i"), fieldValidation="Perhaps"),
+            Ask(
+                "POST",
+                MAPS,
+                "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: y}\n",
+                type="application/yaml",
+            ),
+            Ask("POST", MAPS, "x", type="text/plain"),
+        ],
+    ),
+    Scenario(
+        "pods that cannot be",
+        [
+            post(
+                PODS,
+                {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": []}},
+            ),
+            post(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}),
+            post(PODS, pod("p", {"name": "Main", "image": "x"})),
+            post(PODS, pod("p", {"name": "a", "image": "x"}, {"name": "a", "image": "x"})),
+            post(PODS, pod("p", {"name": "a"})),
+            post(
+                PODS,
+                pod("p", {"name": "a", "image": "x", "volumeMounts": [{"name": "none", "mountPath": "/x"}]}),
+            ),
+            post(
+                PODS, pod("p", {"name": "a", "image": "x", "resources": {"requests": {"nvidia.com/gpu": 1}}})
+            ),
+            post(
+                PODS,
+                pod("p", {"name": "a", "image": "x", "resources": {"limits": {"nvidia.com/gpu": "500m"}}}),
+            ),
+            post(
+                PODS,
+                pod(
+                    "p",
+                    {
+                        "name": "a",
+                        "image": "x",
+                        "resources": {"limits": {"nvidia.com/gpu": 1}, "requests": {"nvidia.com/gpu": 2}},
+                    },
+                ),
+            ),
+            post(PODS, pod("p", {"name": "a", "image": "x", "resources": {"limits": {"cpu": "lots"}}})),
+            post(PODS, pod("p", {"name": "a", "image": "x", "imagePullPolicy": "Sometimes"})),
+            post(PODS, pod("p", restartPolicy="Perhaps")),
+            post(PODS, pod("p", serviceAccountName="none")),
+            post(PODS, pod("p", priorityClassName="none")),
+            post(PODS, pod("p", tolerations=[{"operator": "Exists", "value": "x"}])),
+            post(PODS, pod("p", volumes=[{"name": "v", "emptyDir": {}, "hostPath": {"path": "/x"}}])),
+            post(
+                PODS,
+                pod(
+                    "p",
+                    {
+                        "name": "a",
+                        "image": "x",
+                        "env": [
+                            {"name": "1 2", "value": "x"},
+                            {
+                                "name": "B",
+                                "value": "x",
+                                "valueFrom": {"fieldRef": {"fieldPath": "spec.nope"}},
+                            },
+                        ],
+                    },
+                ),
+            ),
+            post(PODS, pod("p", {"name": "a", "image": "x", "ports": [{"containerPort": 99999}]})),
+            post(PODS, pod("p", nodeSelector={"bad key!": "x"})),
+        ],
+    ),
+    Scenario(
+        "workloads and others that cannot be",
+        [
+            post(
+                DEPLOYMENTS,
+                {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": {}},
+            ),
+            post(
+                DEPLOYMENTS,
+                {
+                    **deployment("d"),
+                    "spec": {**deployment("d")["spec"], "selector": {"matchLabels": {"app": "other"}}},
+                },
+            ),
+            post(DEPLOYMENTS, deployment("d", replicas=-1)),
+            post(DEPLOYMENTS, deployment("d", strategy={"type": "Slowly"})),
+            post(DAEMON_SETS, {**deployment("d", replicas=3), "kind": "DaemonSet"}, fieldValidation="Strict"),
+            post(SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {}}),
+            post(
+                SECRETS,
+                {
+                    "apiVersion": "v1",
+                    "kind": "Secret",
+                    "metadata": {"name": "s"},
+                    "type": "kubernetes.io/tls",
+                    "data": {},
+                },
+            ),
+            post(
+                NODES,
+                {
+                    "apiVersion": "v1",
+                    "kind": "Node",
+                    "metadata": {"name": "$NS"},
+                    "spec": {"taints": [{"key": "a", "effect": "Never"}]},
+                },
+            ),
+            post(
+                "/api/v1/namespaces",
+                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "Bad.Name"}},
+            ),
+            post(
+                "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+                {
+                    "apiVersion": "rbac.authorization.k8s.io/v1",
+                    "kind": "ClusterRole",
+                    "metadata": {"name": "$NS"},
+                    "rules": [{"verbs": []}],
+                },
+            ),
+        ],
+    ),
+]

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,22 +27,38 @@ def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[str, Path]]:
     """(which, kubeconfig)"""
-    if request.param == "kubernetes":
+    with _started(request.param, tmp_path_factory) as kubeconfig:
+        yield request.param, kubeconfig
+
+
+@pytest.fixture(scope="session")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]]:
+    """kubeconfig by server, side by side."""
+    with (
+        _started("kubernetes", tmp_path_factory) as kubernetes,
+        _started("embedded", tmp_path_factory) as embedded,
+    ):
+        yield {"kubernetes": kubernetes, "embedded": embedded}
+
+
+@contextmanager
+def _started(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    if kind == "kubernetes":
         try:
             assets.require()
         except assets.MissingAssets as exc:
             pytest.skip(str(exc))
     ensure_native()
-    directory = tmp_path_factory.mktemp(request.param) / "cluster"
-    argv = [str(LAUNCH), "--", sys.executable, "-m", "tests.conformance.serve", request.param, str(directory)]
+    directory = tmp_path_factory.mktemp(kind) / "cluster"
+    argv = [str(LAUNCH), "--", sys.executable, "-m", "tests.conformance.serve", kind, str(directory)]
     with subprocess.Popen(
         argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         try:
-            assert process.stdout.readline() == "ready\n", f"{request.param} did not start: see {directory}"
-            yield request.param, directory / "kubeconfig"
+            assert process.stdout.readline() == "ready\n", f"{kind} did not start: see {directory}"
+            yield directory / "kubeconfig"
         finally:
             process.stdin.close()
             process.wait(20)

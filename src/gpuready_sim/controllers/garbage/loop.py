@@ -89,7 +89,8 @@ class GarbageCollector:
 
     async def _fate(self, item: Item, reference: Mapping[str, Any]) -> Owner:
         owner = self._graph.get(reference["uid"])
-        if owner is not None:
+        # Under another name it is not the one that was meant: who is asked for by name then decides.
+        if owner is not None and owner.name == reference["name"]:
             if owner.namespace and owner.namespace != item.namespace:
                 return Owner.ABSENT if item.namespace else Owner.UNKNOWN
             waiting = owner.deletes_in_foreground and reference.get("blockOwnerDeletion")

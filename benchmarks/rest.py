@@ -39,7 +39,7 @@ ROLES: Mapping[str, Owed] = {
 
 async def measure(run: Run) -> list[Figure]:
     async with Cluster.started(example("cluster-demo.yaml")) as cluster:
-        await cluster.apply(example("sharing.yaml"), example("clusterpolicy.yaml"))
+        await cluster.apply(example("clusterpolicy-sharing.yaml"))
         await ready(cluster)
         await until_quiet(cluster)
         pids = _pids(cluster)

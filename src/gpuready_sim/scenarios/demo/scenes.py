@@ -56,8 +56,8 @@ async def _policy(story: Story, cluster: Cluster) -> None:
         await cluster.client.merge_patch(
             NODES, "rtx4090", {"metadata": {"labels": {"nvidia.com/device-plugin.config": "shared-by-five"}}}
         )
-        story.say("$ kubectl apply -f examples/sharing.yaml -f examples/clusterpolicy.yaml")
-        await cluster.apply(example("sharing.yaml"), example("clusterpolicy.yaml"))
+        story.say("$ kubectl apply -f examples/clusterpolicy-sharing.yaml")
+        await cluster.apply(example("clusterpolicy-sharing.yaml"))
         await ChainView(story, cluster).follow(_all_whole, timeout_s=60)
         policy = await cluster.wait(POLICIES, "cluster-policy", until=_is_ready, timeout_s=30)
     story.expect(True, "the policy is ready", policy.get("status"))

@@ -51,6 +51,7 @@ def gpuready(debug: bool) -> None:
     Look:    gpuready status          nodes x links of the chain
              gpuready doctor          the first broken link of each node, with the next step
     Write:   gpuready crds            the CustomResourceDefinitions, for kubectl apply --server-side -f -
+             gpuready rbac            the operator's account and rules, likewise
              gpuready render -f P     the objects that a policy leads to
     Run:     gpuready operator | node-agent | device-plugin   (in pods)
     """
@@ -132,6 +133,19 @@ def crds() -> int:
     from gpuready.api import crd
 
     click.echo(crd.all_crds_yaml(), nl=False)
+    return 0
+
+
+@gpuready.command()
+@click.option(
+    "--namespace", default=names.OPERATOR_NAMESPACE, show_default=True, help="Where the operator runs."
+)
+def rbac(namespace: str) -> int:
+    """Print the operator's account and what it may do: gpuready rbac | kubectl apply --server-side -f -"""
+    from gpuready import yaml_text
+    from gpuready.controller.rbac import operator_objects
+
+    click.echo(yaml_text.dump_yaml_documents(operator_objects(namespace)), nl=False)
     return 0
 
 

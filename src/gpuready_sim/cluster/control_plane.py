@@ -8,6 +8,7 @@ import ssl
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Protocol
 
 import yaml
@@ -16,6 +17,7 @@ from gpuready_sim.client import (
     CRDS,
     NAMESPACES,
     NODES,
+    SERVICE_ACCOUNTS,
     Access,
     AlreadyExists,
     ApiStatus,
@@ -25,10 +27,12 @@ from gpuready_sim.client import (
 )
 from gpuready_sim.cluster.places import Place, free_port
 from gpuready_sim.cluster.processes import Child, ProcessError
+from gpuready_sim.discovery import find_resource, served_resources
 
 log = logging.getLogger(__name__)
 OPERATOR_NAMESPACE = "gpu-operator"
 OPERATOR_IMAGE = "gpuready:dev"
+OPERATOR_TOKEN_S = 7 * 24 * 3600
 START_S = 30.0
 _POLL_S = 0.05
 
@@ -39,11 +43,13 @@ class ControlPlane(Protocol):
     access           the administrator's
     kubelet_access   that of all simulated kubelets
     has_controllers  scheduler and controllers are among its processes
+    enforces_rbac    who may do what is asked of every request
     processes        (name, pid or None)
     """
 
     port: int
     has_controllers: bool
+    enforces_rbac: bool
 
     @property
     def access(self) -> Access: ...
@@ -71,6 +77,7 @@ class EmbeddedControlPlane:
     """The simulator's API server; it is started again when it ends by itself."""
 
     has_controllers = False
+    enforces_rbac = False
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -151,15 +158,8 @@ async def _is_ready(access: Access) -> bool:
 class Operator:
     """The product's operator as a process beside the cluster; started again when it ends."""
 
-    def __init__(self, place: Place) -> None:
-        argv = [
-            sys.executable,
-            "-m",
-            "gpuready.cli",
-            "operator",
-            "--kubeconfig",
-            str(place.kubeconfig),
-        ]
+    def __init__(self, place: Place, kubeconfig: Path) -> None:
+        argv = [sys.executable, "-m", "gpuready.cli", "operator", "--kubeconfig", str(kubeconfig)]
         # Ports of its own: several clusters run side by side on one machine.
         self.metrics_port, self.health_port = free_port(), free_port()
         env = {
@@ -195,21 +195,42 @@ class Operator:
 
 async def install_crds(client: SimClient) -> None:
     """What `gpuready crds` prints, as an administrator would apply it."""
+    for crd in await _printed_by("crds"):
+        await client.apply(CRDS, crd)
+        await _wait_established(client, crd["metadata"]["name"])
+
+
+async def install_operator_account(client: SimClient) -> str:
+    """What `gpuready rbac` prints, applied; returns a token of the account."""
+    objects = await _printed_by("rbac", "--namespace", OPERATOR_NAMESPACE)
+    served = [one.resource for one in await served_resources(client)]
+    for obj in objects:
+        resource = find_resource(served, obj["apiVersion"], obj["kind"])
+        assert resource is not None
+        await client.apply(resource, obj)
+    account = next(obj["metadata"] for obj in objects if obj["kind"] == "ServiceAccount")
+    request: Object = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"expirationSeconds": OPERATOR_TOKEN_S},
+    }
+    answer = await client.create(
+        SERVICE_ACCOUNTS, request, account["namespace"], name=account["name"], subresource="token"
+    )
+    return str(answer["status"]["token"])
+
+
+async def _printed_by(*command: str) -> list[Object]:
+    """The YAML documents that a command of the product prints."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "gpuready.cli",
-        "crds",
+        *(sys.executable, "-m", "gpuready.cli", *command),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
     out, err = await process.communicate()
     if process.returncode != 0:
-        raise ProcessError("`gpuready crds` failed", why=err.decode(errors="replace")[-500:])
-    for crd in yaml.safe_load_all(out):
-        if crd:
-            await client.apply(CRDS, crd)
-            await _wait_established(client, crd["metadata"]["name"])
+        raise ProcessError(f"`gpuready {command[0]}` failed", why=err.decode(errors="replace")[-500:])
+    return [document for document in yaml.safe_load_all(out) if document]
 
 
 async def _wait_established(client: SimClient, name: str) -> None:

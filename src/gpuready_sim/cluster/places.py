@@ -63,6 +63,10 @@ class Place:
         return self.directory / "kubeconfig"
 
     @property
+    def operator_kubeconfig(self) -> Path:
+        return self.directory / "operator.kubeconfig"
+
+    @property
     def data(self) -> Path:
         return self.directory / "apiserver"
 

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from gpuready_sim import control
+from gpuready_sim.apiserver.pki import kubeconfig, write_kubeconfig
 from gpuready_sim.client import SimClient
 from gpuready_sim.cluster.api import Api
 from gpuready_sim.cluster.commands import Commands
@@ -20,6 +21,7 @@ from gpuready_sim.cluster.control_plane import (
     Operator,
     create_namespace,
     install_crds,
+    install_operator_account,
     wait_nodes_ready,
 )
 from gpuready_sim.cluster.machines import Machine
@@ -48,7 +50,10 @@ class Supervisor:
         self.spec = spec
         self.started = time.time()
         self.control_plane = _control_plane(api, place, spec)
-        self.operator = Operator(place) if with_operator else None
+        # Where rules are enforced, the operator is nobody but itself.
+        limited = self.control_plane.enforces_rbac
+        operators = place.operator_kubeconfig if limited else place.kubeconfig
+        self.operator = Operator(place, operators) if with_operator else None
         self.machines: dict[str, Machine] = {}
 
     async def run(self, on_ready: Callable[[Supervisor], None], stop: asyncio.Event) -> None:
@@ -84,6 +89,11 @@ class Supervisor:
             stack.callback(server.close)
             if self.operator:
                 await install_crds(client)
+                if control_plane.enforces_rbac:
+                    access = control_plane.access
+                    token = await install_operator_account(client)
+                    text = kubeconfig(access.ca_pem, token, access.server, user="gpuready-operator")
+                    write_kubeconfig(self.place.operator_kubeconfig, text)
                 tasks.append(asyncio.create_task(self.operator.run()))
             await self._wait_ready(client)
             yield tasks

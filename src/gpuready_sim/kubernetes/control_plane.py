@@ -43,6 +43,7 @@ class KubernetesControlPlane:
     """Starts the four, starts one again when it ends by itself, and stops them."""
 
     has_controllers = True
+    enforces_rbac = True
 
     def __init__(self, place: Place, *, node_grace_s: float, controllers: str = "*") -> None:
         programs = assets.require()

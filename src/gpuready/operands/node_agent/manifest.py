@@ -79,7 +79,7 @@ def _container(policy: ClusterPolicy, view: ClusterView) -> KubeObject:
 
 
 # What it may do: read its own Node and GPUNode, label its Node, report on both, and speak in Events.
-_RULES: list[KubeObject] = [
+RULES: list[KubeObject] = [
     {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch", "patch"]},
     {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]},
     {"apiGroups": ["gpuready.dev"], "resources": [names.GPU_NODES], "verbs": ["get", "list", "watch"]},
@@ -93,7 +93,7 @@ def _role() -> KubeObject:
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
         "metadata": {"name": DAEMONSET},
-        "rules": _RULES,
+        "rules": RULES,
     }
 
 

@@ -1,0 +1,75 @@
+"""What the operator may do: its account, roles and bindings. Pure.
+
+Kubernetes lets nobody grant what he may not do himself, so the operator's rules hold those of the node agent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gpuready import names
+from gpuready.operands.node_agent import manifest as node_agent
+
+Object = dict[str, Any]
+OPERATOR = "gpuready-operator"
+_API = "rbac.authorization.k8s.io"
+_READ = ["get", "list", "watch"]
+_OWN = [*_READ, "create", "patch", "delete"]
+
+
+def operator_objects(namespace: str) -> list[Object]:
+    """In the order in which they can be applied."""
+    subject = {"kind": "ServiceAccount", "name": OPERATOR, "namespace": namespace}
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": {"name": OPERATOR, "namespace": namespace},
+        },
+        _role("ClusterRole", {"name": OPERATOR}, [*_cluster_rules(), *node_agent.RULES]),
+        _binding("ClusterRole", {"name": OPERATOR}, subject),
+        _role("Role", {"name": OPERATOR, "namespace": namespace}, _namespace_rules()),
+        _binding("Role", {"name": OPERATOR, "namespace": namespace}, subject),
+    ]
+
+
+def _cluster_rules() -> list[Object]:
+    """Read policies, pods and nodes; label nodes; keep GPUNodes and the operands' roles; speak in Events."""
+    return [
+        _rule("nvidia.com", ["clusterpolicies"], _READ),
+        _rule("nvidia.com", ["clusterpolicies/status"], ["patch"]),
+        _rule("", ["nodes"], [*_READ, "patch"]),
+        _rule("", ["nodes/status"], ["patch"]),
+        _rule("", ["pods"], _READ),
+        _rule("", ["events"], ["create", "patch"]),
+        _rule("gpuready.dev", [names.GPU_NODES], _OWN),
+        _rule(_API, ["clusterroles", "clusterrolebindings"], _OWN),
+    ]
+
+
+def _namespace_rules() -> list[Object]:
+    """Its own namespace holds the operands, their accounts and settings."""
+    return [
+        _rule("", ["configmaps", "serviceaccounts"], _OWN),
+        _rule("apps", ["daemonsets"], _OWN),
+    ]
+
+
+def _rule(group: str, resources: Sequence[str], verbs: Sequence[str]) -> Object:
+    return {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs)}
+
+
+def _role(kind: str, metadata: Object, rules: list[Object]) -> Object:
+    return {"apiVersion": f"{_API}/v1", "kind": kind, "metadata": metadata, "rules": rules}
+
+
+def _binding(kind: str, metadata: Object, subject: Object) -> Object:
+    reference = {"apiGroup": _API, "kind": kind, "name": OPERATOR}
+    return {
+        "apiVersion": f"{_API}/v1",
+        "kind": f"{kind}Binding",
+        "metadata": metadata,
+        "roleRef": reference,
+        "subjects": [subject],
+    }

@@ -32,11 +32,20 @@ from gpuready.operands.device_plugin.config import Chosen, Effective
 from gpuready.operands.device_plugin.driver import Driver
 from gpuready.operands.device_plugin.fleet import Fleet
 from gpuready.operands.device_plugin.gate import Gate, read_gate
+from gpuready.operands.device_plugin.ledger import Ledger
 from gpuready.operands.device_plugin.offers import offers_of, topology_of
 from gpuready.operands.device_plugin.record import record_of
 from gpuready.operands.device_plugin.recorder import Recorder
 from gpuready.operands.device_plugin.settings import EXCLUDE_INFOROM, Settings
-from gpuready.operands.device_plugin.situation import Facts, NvmlTrouble, Plan, Problem, decide
+from gpuready.operands.device_plugin.situation import (
+    DEVICE_NODE_MISSING,
+    INFOROM_CORRUPTED,
+    Facts,
+    NvmlTrouble,
+    Plan,
+    Problem,
+    decide,
+)
 
 TICK_S, TICK_WITH_AGENT_S = 1.0, 5.0
 # /proc announces no change, and an NVML call that hangs none either: both are looked at this often. With a
@@ -105,6 +114,7 @@ class Daemon:
         self._topology = topology_of(self._fleet.inventory)
         self._plan = Plan(hold_nvml=False)
         self._recorder = Recorder(self._record_path(), self._boot, self._wake)
+        self._ledger = Ledger(self._record_now)
         self._said: Problem | None = None
         self._feed = Feed(lambda: self._driver.tree, self._host, self._tell, self._pace())
         self._plugins = Plugins(root.join(settings.kubelet_socket), self._wake, log)
@@ -113,11 +123,12 @@ class Daemon:
     async def run(self) -> bool:
         cards, health = self._recorder.remember()
         self._fleet = replace(self._fleet, cards={card.uuid: card for card in cards}, health=health)
+        self._ledger.remember(self._recorder.remember_allocations())
         self._feed.release()
         self._feed.start()
         changes = Changes()
         self._tick()
-        loops = (self._plugins.run(), self._follow(changes), self._answer_probes())
+        loops = (self._plugins.run(), self._follow(changes), self._follow_record(), self._answer_probes())
         tasks = [asyncio.create_task(loop) for loop in loops]
         for task in tasks:
             task.add_done_callback(self._task_ended)
@@ -137,6 +148,7 @@ class Daemon:
             return not self._stopping
         finally:
             self._timer.cancel()
+            self._ledger.close()
             for task in tasks:
                 task.cancel()
             await self._end()
@@ -212,7 +224,8 @@ class Daemon:
         self._feed.suspect(self._fleet.suspects)
         if self._chosen.effective is not None:
             nodes = dict(self._written.nodes)
-            self._plugins.set(offers_of(plan.resources, self._chosen.effective, self._topology, nodes))
+            effective, note = self._chosen.effective, self._ledger.note
+            self._plugins.set(offers_of(plan.resources, effective, self._topology, nodes, note))
 
     def _say(self, problem: Problem | None) -> None:
         """One line when what we wait for, or suffer from, changes."""
@@ -242,6 +255,14 @@ class Daemon:
             await changes.wait()
             await asyncio.sleep(_SETTLE_S)
             self._spec_is_due = True
+            self._wake()
+
+    async def _follow_record(self) -> None:
+        """Our own writing is seen here, too: no reason to make the CDI spec anew."""
+        changes = Changes([self._recorder.path] if self._recorder.path else [])
+        while True:
+            await changes.wait()
+            await asyncio.sleep(_SETTLE_S)
             self._wake()
 
     # --- facts of the NVML thread -----------------------------------------------------------------------
@@ -297,8 +318,8 @@ class Daemon:
     # --- what is known ----------------------------------------------------------------------------------
     def _facts(self) -> Facts:
         uuids = set(self._fleet.cards)
-        inforom = dict.fromkeys(self._fleet.corrupted_inforom, _INFOROM)
-        excluded = {uuid: _NO_NODE for uuid in self._written.without if uuid in uuids}
+        inforom = dict.fromkeys(self._fleet.corrupted_inforom, INFOROM_CORRUPTED)
+        excluded = {uuid: DEVICE_NODE_MISSING for uuid in self._written.without if uuid in uuids}
         if self._settings.inforom == EXCLUDE_INFOROM:
             excluded |= inforom
         return Facts(
@@ -330,6 +351,7 @@ class Daemon:
             registered=self._is_registered() and not stopped,
             registration_problem="the plugin has been stopped" if stopped else why,
             cdi=self._written.to_json(),
+            allocations=self._ledger.to_json(),
         )
         self._recorder.write(record, at_once=stopped)
 
@@ -377,7 +399,6 @@ class Daemon:
             *driver.watched_paths(self._host, self._wanted_root()),
             *(self._host.base / f"dev/nvidia{card.minor}" for card in self._fleet.cards.values()),
             self._root.join(self._settings.cdi_file),
-            *([self._recorder.path] if self._recorder.path else []),
         ]
 
     def _pace(self) -> Pace:
@@ -385,15 +406,3 @@ class Daemon:
 
     def _wake(self) -> None:
         self._woken.set()
-
-
-_INFOROM = Problem(
-    "InfoRomCorrupted",
-    "the GPU's infoROM is corrupted; it works, but may not keep its settings and error records",
-    "have the card looked at; GPUREADY_INFOROM=exclude takes it out of use",
-)
-_NO_NODE = Problem(
-    "DeviceNodeMissing",
-    "the GPU's device node does not exist on the host",
-    "create it: nvidia-modprobe -c <minor>, or run nvidia-smi on the host",
-)

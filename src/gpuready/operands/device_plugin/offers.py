@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from gpuready.gpu.inventory import Inventory
@@ -12,19 +12,31 @@ from gpuready.operands.device_plugin.allocation import Rules, allocate
 from gpuready.operands.device_plugin.config import Effective
 from gpuready.operands.device_plugin.resources import Resource
 
+Note = Callable[[str, Sequence[str]], None]
+
 
 def offers_of(
-    resources: Sequence[Resource], effective: Effective, topology: Topology, nodes: Mapping[str, str]
+    resources: Sequence[Resource],
+    effective: Effective,
+    topology: Topology,
+    nodes: Mapping[str, str],
+    note: Note = lambda resource, ids: None,
 ) -> dict[str, Offer]:
-    """By resource name. nodes: path -> host path of the device nodes that exist."""
-    return {resource.name: _offer(resource, effective, topology, nodes) for resource in resources}
+    """By resource name.
+
+    nodes  path -> host path of the device nodes that exist
+    note   hears (resource, ids) of each container that got devices, inside the call: it must be quick
+    """
+    return {resource.name: _offer(resource, effective, topology, nodes, note) for resource in resources}
 
 
 def topology_of(inventory: Inventory) -> Topology:
     return Topology([gpu.uuid for gpu in inventory.gpus], inventory.pair_scores)
 
 
-def _offer(resource: Resource, effective: Effective, topology: Topology, nodes: Mapping[str, str]) -> Offer:
+def _offer(
+    resource: Resource, effective: Effective, topology: Topology, nodes: Mapping[str, str], note: Note
+) -> Offer:
     rules = Rules(
         strategies=effective.strategies,
         id_strategy=effective.id_strategy,
@@ -34,7 +46,9 @@ def _offer(resource: Resource, effective: Effective, topology: Topology, nodes: 
     )
 
     def answer(asked: Sequence[str]) -> ContainerAnswer:
-        return allocate(asked, resource.name, resource.targets, rules)
+        given = allocate(asked, resource.name, resource.targets, rules)
+        note(resource.name, asked)
+        return given
 
     prefer = partial(_distributed, resource) if resource.is_shared else topology.aligned
     return Offer(resource.devices, answer, prefer)

@@ -24,6 +24,7 @@ def record_of(
     registered: bool,
     registration_problem: str = "",
     cdi: Mapping[str, str] | None = None,
+    allocations: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Everything but pid, bootId and time, which say who wrote it and when: see `stamped`."""
     problem = plan.problem or _not_registered(plan, registered, registration_problem)
@@ -37,6 +38,7 @@ def record_of(
         "driver": {"module": facts.module, "library": facts.library},
         "problem": problem.to_json() if problem else None,
         "cdi": dict(cdi) if cdi else None,
+        "allocations": dict(allocations or {}),
     }
 
 
@@ -44,9 +46,9 @@ def stamped(record: Mapping[str, Any], *, pid: int, boot: str, now: float) -> di
     return {**record, "pid": pid, "bootId": boot, "time": iso(now)}
 
 
-def differ_in_xids_alone(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Two records that tell a reader the same but for which XID came last."""
-    return bool(other) and _without_xids(one) == _without_xids(other)
+def differ_in_bursts_alone(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Two records that tell a reader the same but for what may come often: XIDs and allocations."""
+    return bool(other) and _without_bursts(one) == _without_bursts(other)
 
 
 def remembered(row: Mapping[str, Any], boot: str) -> tuple[list[Card], dict[str, Health]]:
@@ -69,9 +71,13 @@ def remembered(row: Mapping[str, Any], boot: str) -> tuple[list[Card], dict[str,
     return cards, health
 
 
-def _without_xids(record: Mapping[str, Any]) -> dict[str, Any]:
+def remembered_allocations(row: Mapping[str, Any], boot: str) -> Mapping[str, Any]:
+    return (row.get("allocations") or {}) if boot and row.get("bootId") == boot else {}
+
+
+def _without_bursts(record: Mapping[str, Any]) -> dict[str, Any]:
     devices = [{**device, "lastXid": None} for device in record.get("devices", ())]
-    return {**record, "devices": devices}
+    return {**record, "devices": devices, "allocations": None}
 
 
 def iso(now: float) -> str:

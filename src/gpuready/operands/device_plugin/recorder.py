@@ -13,11 +13,17 @@ from typing import Any
 from gpuready.gpu.health import Health
 from gpuready.log import get_logger
 from gpuready.node.files import write_atomic
-from gpuready.operands.device_plugin.record import differ_in_xids_alone, remembered, stamped
+from gpuready.operands.device_plugin.record import (
+    differ_in_bursts_alone,
+    remembered,
+    remembered_allocations,
+    stamped,
+)
 from gpuready.operands.device_plugin.resources import Card
 
 _PAUSE_S = 0.5
-# A GPU in trouble can raise thousands of XIDs a second: records that differ in nothing else wait this long.
+# A GPU in trouble can raise thousands of XIDs a second, and pods come in bursts: records that differ in
+# nothing else wait this long.
 
 log = get_logger("device-plugin")
 
@@ -49,13 +55,20 @@ class Recorder:
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return [], {}
 
+    def remember_allocations(self) -> Mapping[str, Any]:
+        try:
+            found = json.loads(self._path.read_bytes()) if self._path else {}
+            return remembered_allocations(found, self._boot)
+        except (OSError, ValueError, AttributeError):
+            return {}
+
     def write(self, record: Mapping[str, Any], *, at_once: bool = False) -> None:
         if self._path is None or (record == self._written and self._is_untouched(self._path)):
             return
         loop = asyncio.get_running_loop()
         due_at = self._written_at + _PAUSE_S
         is_hasty = loop.time() < due_at and not at_once
-        if is_hasty and (record == self._written or differ_in_xids_alone(record, self._written)):
+        if is_hasty and (record == self._written or differ_in_bursts_alone(record, self._written)):
             loop.call_at(due_at, self._again)
             return
         self._written, self._written_at = record, loop.time()

@@ -34,6 +34,18 @@ class Problem:
         }
 
 
+INFOROM_CORRUPTED = Problem(
+    "InfoRomCorrupted",
+    "the GPU's infoROM is corrupted; it works, but may not keep its settings and error records",
+    "have the card looked at; GPUREADY_INFOROM=exclude takes it out of use",
+)
+DEVICE_NODE_MISSING = Problem(
+    "DeviceNodeMissing",
+    "the GPU's device node does not exist on the host",
+    "create it: nvidia-modprobe -c <minor>, or run nvidia-smi on the host",
+)
+
+
 @dataclass(frozen=True)
 class NvmlTrouble:
     code: int

@@ -10,7 +10,7 @@ import pytest
 from gpuready.gpu.health import Health, LastXid
 from gpuready.gpu.xid import Recovery
 from gpuready.operands.device_plugin.config import Chosen, ConfigError, Effective
-from gpuready.operands.device_plugin.record import record_of, remembered, stamped
+from gpuready.operands.device_plugin.record import record_of, remembered, remembered_allocations, stamped
 from gpuready.operands.device_plugin.resources import Card
 from gpuready.operands.device_plugin.situation import Facts, NvmlTrouble, Problem, decide
 
@@ -195,3 +195,12 @@ def test_a_loss_without_an_xid_is_looked_at_again_not_remembered() -> None:
 
     _, health = remembered(row, "boot-1")
     assert health["GPU-1"].healthy
+
+
+def test_a_restart_within_a_boot_goes_on_counting_allocations() -> None:
+    told = {"count": 3, "repeated": []}
+    record = record_of(facts(), decide(facts()), registered=True, allocations=told)
+    row = stamped(record, pid=7, boot="boot-1", now=0)
+
+    assert remembered_allocations(row, "boot-1") == told
+    assert remembered_allocations(row, "boot-2") == {}

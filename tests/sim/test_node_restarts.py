@@ -14,9 +14,11 @@ from tests.sim.node_cluster import (
     DESIRED,
     GPU,
     PLUGIN_ROLE,
+    Object,
     another_process,
     daemon_pod,
     gate,
+    gpu_node,
     gpu_ready,
     history,
     kill,
@@ -98,19 +100,27 @@ async def test_a_killed_plugin_comes_back_and_the_pods_on_its_gpus_run_on(cluste
 
 
 async def test_a_killed_agent_leaves_the_gates_and_comes_back_without_a_word(cluster):
-    start = await quiet(cluster)
-    opened = gate(cluster, "host").stat()
+    async with running_pod(cluster, pod("train", "host", count=4)):
+        await gpu_node(cluster, "host", _is_all_held)
+        start = await quiet(cluster)
+        opened = gate(cluster, "host").stat()
 
-    async with history(cluster, NODES, "host") as seen:
-        pid = await kill(cluster, "host", AGENT_ROLE)
-        await another_process(cluster, "host", AGENT_ROLE, pid)
-        await daemon_pod(cluster, "host", AGENT_ROLE, lambda found: _is_ready(found) and restarts(found) == 1)
-        await quiet(cluster)
+        async with history(cluster, NODES, "host") as seen:
+            pid = await kill(cluster, "host", AGENT_ROLE)
+            await another_process(cluster, "host", AGENT_ROLE, pid)
+            await daemon_pod(
+                cluster, "host", AGENT_ROLE, lambda found: _is_ready(found) and restarts(found) == 1
+            )
+            await quiet(cluster)
+        assert writes(cluster, start, "gpuready-node-agent") == {}
 
     assert {gpu_ready(node) for node in seen} == {"True"}
     assert {offered(node) for node in seen} == {4}
     assert gate(cluster, "host").stat() == opened
-    assert writes(cluster, start, "gpuready-node-agent") == {}
+
+
+def _is_all_held(found: Object) -> bool:
+    return [row.get("allocated") for row in found["status"]["devices"]] == [1] * 4
 
 
 async def test_plugin_and_agent_killed_together_come_back_together(cluster):

@@ -14,7 +14,9 @@ from tests.sim.node_cluster import (
     PLUGIN_ROLE,
     Object,
     daemon_pod,
+    device,
     doctor,
+    event,
     gpu_node,
     in_phase,
     kill,
@@ -152,6 +154,23 @@ async def test_c17_ii_two_shares_of_the_only_card_are_that_card_once(cluster):
     printed = await uuids_printed(cluster, pod("two-of-one", "single", "nvidia-smi", "-L", count=2))
 
     assert len(printed) == 1
+
+
+async def test_c17_ii_the_pod_that_got_one_card_twice_is_warned_once_and_what_it_holds_is_counted(cluster):
+    async with running_pod(cluster, pod("greedy-twice", "single", count=2)):
+        told = await event(cluster, "greedy-twice", "SameGpuRepeated", "asked for 2 nvidia.com/gpu")
+        found = await gpu_node(cluster, "single", lambda obj: device(obj, 0).get("allocated") == 2)
+        async with running_pod(cluster, pod("modest", "single")):
+            await gpu_node(cluster, "single", lambda obj: device(obj, 0).get("allocated") == 3)
+        warnings = [one for one in await cluster.events("greedy-twice") if one["reason"] == told["reason"]]
+        modest = [one["reason"] for one in await cluster.events("modest")]
+
+    assert told["type"] == "Warning"
+    assert "got one GPU twice; shares of one GPU give no more memory or compute" in told["message"]
+    assert "set failRequestsGreaterThanOne: true to refuse, or ask for 1" in told["message"]
+    assert [one.get("count", 1) for one in warnings] == [1]
+    assert "SameGpuRepeated" not in modest
+    assert device(found, 0)["replicas"] == 4
 
 
 async def test_c17_iii_more_than_one_share_is_refused_in_words_that_reach_the_pod(cluster):

@@ -90,7 +90,7 @@ class DeviceStatus(Base, frozen=True, kw_only=True):
     health: Annotated[str, doc("Healthy or Unhealthy.")] = ""
     reason: Annotated[str, doc("Why it is unhealthy.")] = ""
     last_xid: Annotated[LastXid | None, doc("The last XID error.")] = None
-    allocated: Annotated[int, doc("How many of its replicas pods hold.")] = 0
+    allocated: Annotated[int, doc("How many of its replicas pods hold; a release shows within 30 s.")] = 0
     replicas: Annotated[int, doc("Pods that may share it; 1 means exclusive.")] = 1
     mig: Annotated[str, doc("MIG mode: enabled or disabled; absent where the model has none.")] = ""
 

@@ -11,6 +11,7 @@ import asyncio
 import signal
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -27,8 +28,9 @@ from gpuready.node.inotify import Changes
 from gpuready.node.links.driver import DriverLink, Look, NvmlChild
 from gpuready.node.root import Root
 from gpuready.operands.node_agent import decision
+from gpuready.operands.node_agent.allocations import RECORD, Allocations
 from gpuready.operands.node_agent.decision import Judgement, View
-from gpuready.operands.node_agent.holders import find_holders
+from gpuready.operands.node_agent.holders import find_holders, list_holders
 from gpuready.operands.node_agent.keeper import RETRY_S, Keeper, without_files
 from gpuready.operands.node_agent.observer import Observer, Settling
 from gpuready.operands.node_agent.reporter import Reporter
@@ -99,6 +101,16 @@ class Agent:
         self._reporter = Reporter(
             client, events, lambda: find_holders(root), clock=clock, now=_now, log=self._log
         )
+        self._allocations = Allocations(
+            settings.node_name,
+            lambda: list_holders(root),
+            events.event,
+            self._observer.records_dir / RECORD,
+            lambda: self._wake.set(),
+            boot_id=self._observer.boot_id,
+            clock=clock,
+            log=self._log,
+        )
         self._link = link
         self._wake, self._tell = asyncio.Event(), asyncio.Event()
         self._stop = asyncio.Event()
@@ -140,6 +152,7 @@ class Agent:
             self._tick(),
             self._judge_loop(),
             self._report_loop(),
+            self._allocations.run(),
         ]
         self._wake.set()
         tasks = [asyncio.ensure_future(loop) for loop in loops]
@@ -194,7 +207,8 @@ class Agent:
         self._due_at = self._observer.due_at
         if view is None:
             return
-        judgement = decision.judge(view)
+        judgement, gpu_node = decision.judge(view), self._observer.gpu_node()
+        view = self._with_allocations(view, gpu_node)
         if view.wishes.uninstall:
             try:
                 self._retire(view)
@@ -204,8 +218,15 @@ class Agent:
             # After an uninstall the GPUNode goes before we do: that is no reason to begin again.
             self._retired_at, self._cleaned = None, False
             judgement = self._keep(view, judgement)
-        self._latest = (view, judgement, self._observer.gpu_node())
+        self._latest = (view, judgement, gpu_node)
         self._tell.set()
+
+    def _with_allocations(self, view: View, gpu_node: Mapping[str, Any] | None) -> View:
+        if view.wishes.uninstall or gpu_node is None:
+            self._allocations.forget()
+            return view
+        self._allocations.see(view.record, (gpu_node.get("status") or {}).get("devices") or ())
+        return replace(view, held=self._allocations.held)
 
     def _keep(self, view: View, judgement: Judgement) -> Judgement:
         """Keep the files; the judgement to tell, which is another when that is not possible."""

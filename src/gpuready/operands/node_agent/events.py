@@ -12,10 +12,12 @@ from typing import Any
 
 from gpuready.chain import device_plugin
 from gpuready.chain.verdict import State
+from gpuready.gpu.sharing import device_of
 
 Row = Mapping[str, Any]
 NORMAL, WARNING = "Normal", "Warning"
 UNHEALTHY, XID, RECOVERED = "GpuUnhealthy", "GpuXid", "GpuRecovered"
+SAME_GPU = "SameGpuRepeated"
 _WORTH_A_WARNING = (State.BROKEN, State.DEGRADED)
 _BACK_FROM = (State.BROKEN, State.DEGRADED, State.WAITING)
 
@@ -38,6 +40,17 @@ def events_between(before: Row, after: Row) -> list[Draft]:
     """Both are GPUNode.status."""
     verdicts = _verdict_events(before.get("chain") or (), after.get("chain") or ())
     return [*verdicts, *_device_events(before.get("devices") or (), after.get("devices") or ())]
+
+
+def repeated_gpu(resource: str, ids: Sequence[str]) -> str:
+    """What is said of a container that got several replicas of one GPU."""
+    gpus = len({device_of(id_) for id_ in ids})
+    times = "twice" if len(ids) == 2 else f"{len(ids)} times"
+    got = f"one GPU {times}" if gpus == 1 else f"{gpus} GPUs, not {len(ids)}"
+    return (
+        f"asked for {len(ids)} {resource} and got {got}; shares of one GPU give no more memory or compute; "
+        f"set failRequestsGreaterThanOne: true to refuse, or ask for {gpus}"
+    )
 
 
 def _verdict_events(before: Sequence[Row], after: Sequence[Row]) -> list[Draft]:

@@ -1,4 +1,4 @@
-"""Which pods hold which GPUs right now: asked of the kubelet only when an Event needs it.
+"""Which pods hold which GPUs right now: asked of the kubelet only when there is a reason.
 
 The gRPC library is imported at the first question: most agents never need it.
 """
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuready import names
+from gpuready.errors import GPUReadyError
 from gpuready.gpu.tree import Tree
 from gpuready.log import get_logger
 from gpuready.node.root import Root
@@ -22,12 +23,16 @@ log = get_logger("node-agent.holders")
 
 @dataclass(frozen=True)
 class Holding:
-    """One pod with the ids of the devices it holds; `uid` is "" where the node does not tell it."""
+    """One pod with the ids of the devices it holds, all and by container.
+
+    uid  "" where the node does not tell it
+    """
 
     namespace: str
     name: str
     uid: str
     device_ids: tuple[str, ...]
+    by_container: tuple[tuple[str, ...], ...] = ()
 
     @property
     def reference(self) -> dict[str, Any]:
@@ -38,23 +43,33 @@ class Holding:
 
 async def find_holders(root: Root) -> list[Holding]:
     """[] also when the kubelet does not answer: an Event on a pod is worth no more than that."""
-    from gpuready.node.kubelet.pod_resources import PodResources, PodResourcesUnavailable
-
-    socket = root.join(names.POD_RESOURCES_SOCKET)
     try:
-        held = await PodResources(socket).list()
-    except PodResourcesUnavailable as exc:
+        return await list_holders(root)
+    except GPUReadyError as exc:
         log.warning("holders not known", socket=names.POD_RESOURCES_SOCKET, error=str(exc))
         return []
-    by_pod: dict[tuple[str, str], set[str]] = {}
+
+
+async def list_holders(root: Root) -> list[Holding]:
+    """raises  PodResourcesUnavailable; the connection is closed in any case"""
+    from gpuready.node.kubelet.pod_resources import PodResources
+
+    held = await PodResources(root.join(names.POD_RESOURCES_SOCKET)).list()
+    by_pod: dict[tuple[str, str], list[tuple[str, ...]]] = {}
     for holder, resources in held.items():
         ids = _gpu_ids(resources.items())
         if ids:
-            by_pod.setdefault((holder.namespace, holder.pod), set()).update(ids)
+            by_pod.setdefault((holder.namespace, holder.pod), []).append(tuple(sorted(ids)))
     host = root.host()
     return [
-        Holding(namespace, name, find_uid(host, namespace, name), tuple(sorted(ids)))
-        for (namespace, name), ids in sorted(by_pod.items())
+        Holding(
+            namespace,
+            name,
+            find_uid(host, namespace, name),
+            tuple(sorted({id_ for ids in containers for id_ in ids})),
+            tuple(containers),
+        )
+        for (namespace, name), containers in sorted(by_pod.items())
     ]
 
 

@@ -127,7 +127,7 @@ class Observer:
         facts = self.link.facts(seen, self._wishes().driver_enabled, self._evidence(gpu_node))
         library_version = driver.tree_of(facts).version
         stamp = (
-            _without_time(record),
+            _without_news(record),
             node and node.status.allocatable,
             library_version,
             facts.module_version,
@@ -193,5 +193,6 @@ class Observer:
         self._known_of_devices = seen
 
 
-def _without_time(record: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    return None if record is None else {key: value for key, value in record.items() if key != "time"}
+def _without_news(record: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Pods that come and go leave plugin and kubelet as settled as they were."""
+    return None if record is None else {k: v for k, v in record.items() if k not in ("time", "allocations")}

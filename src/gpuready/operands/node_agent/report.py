@@ -28,7 +28,7 @@ def status_of(
     view: View, judgement: Judgement, before: Mapping[str, Any], *, generation: int, now: str
 ) -> Row:
     """The whole status; times are kept where nothing changed since `before`."""
-    devices = devices_of(view)
+    devices = devices_of(view, before.get("devices") or [])
     return {
         "observedGeneration": generation,
         "bootID": view.boot_id,
@@ -62,8 +62,18 @@ def uninstalled_status(view: View, before: Mapping[str, Any], *, generation: int
     }
 
 
-def devices_of(view: View) -> list[Row]:
-    """One row per physical GPU: the plugin's record where it speaks, the inventory otherwise."""
+def devices_of(view: View, before: Sequence[Mapping[str, Any]] = ()) -> list[Row]:
+    """One row per physical GPU: the plugin's record where it speaks, the inventory otherwise.
+
+    before  the rows as told: what pods hold is kept while the kubelet was not asked
+    """
+    told = {str(row.get("uuid")): int(row.get("allocated") or 0) for row in before}
+    held = told if view.held is None else view.held
+    rows = _rows(view)
+    return [{**row, "allocated": held[row["uuid"]]} if held.get(row["uuid"]) else row for row in rows]
+
+
+def _rows(view: View) -> list[Row]:
     known = {gpu.uuid: gpu for gpu in view.inventory.gpus} if view.inventory else {}
     recorded = list((view.record or {}).get("devices") or [])
     if not recorded:

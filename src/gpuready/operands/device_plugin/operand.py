@@ -16,5 +16,4 @@ OPERAND = Operand(
     enabled=lambda policy: policy.spec.device_plugin.enabled,
     objects=manifest.objects,
     image=lambda policy: images.named_image(policy, "devicePlugin"),
-    check=manifest.check,
 )

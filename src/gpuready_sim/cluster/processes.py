@@ -73,6 +73,12 @@ class Child:
             self._process.kill()
             await self._process.wait()
 
+    async def kill(self) -> None:
+        """Gone at once, with all that it started: the launcher ends its tree on SIGRTMIN."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.send_signal(signal.SIGRTMIN)
+            await self._process.wait()
+
     def last_lines(self, count: int = 5) -> str:
         """The end of its log, for an error message."""
         try:

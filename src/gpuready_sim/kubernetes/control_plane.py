@@ -119,7 +119,7 @@ class KubernetesControlPlane:
     async def stop_for(self, seconds: float) -> None:
         """The API server alone is gone for a while; etcd, controllers and scheduler stay."""
         self._wanted.remove(self._api_server)
-        await self._api_server.stop()
+        await self._api_server.kill()  # asked politely it would serve those that are there for seconds
         await asyncio.sleep(seconds)
         await self._begin(self._api_server)
         await self._wait("the API server", self._is_ready)

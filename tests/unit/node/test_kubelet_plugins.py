@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -233,6 +235,83 @@ async def test_a_client_that_stays_does_not_hold_up_the_end(
         async with asyncio.timeout(1):
             await server.close()
         channel.close()
+
+
+async def test_a_blocked_socket_path_costs_nothing_and_says_why(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    blocked = node.folder / "nvidia-gpu.sock"
+    (blocked / "full").mkdir(parents=True)
+    open_before, turns = len(os.listdir("/proc/self/fd")), 0
+
+    def daemon_turn() -> None:
+        nonlocal turns
+        turns += 1
+        node.plugins.set({RESOURCE: offer("a")})
+
+    node.plugins.on_change = daemon_turn
+    node.plugins.set({RESOURCE: offer("a")})
+    await node.until(lambda: node.plugins.status(RESOURCE).problem != "")
+    await asyncio.sleep(1.3)
+
+    assert node.plugins.status(RESOURCE).problem == f"{blocked} is a directory; next: remove it"
+    assert turns < 8
+    assert len(os.listdir("/proc/self/fd")) <= open_before
+    assert caplog.text.count("plugin not served") == 1
+
+    (blocked / "full").rmdir()
+    blocked.rmdir()
+    async with asyncio.timeout(0.5):
+        await node.until_allocatable(1)
+    assert node.plugins.status(RESOURCE).problem == ""
+
+
+async def test_the_pauses_between_tries_double_up_to_the_longest(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpuready.node.kubelet.plugins.FIRST_RETRY_S", 0.05)
+    monkeypatch.setattr("gpuready.node.kubelet.plugins.LONGEST_RETRY_S", 0.2)
+    tries: list[float] = []
+
+    def refuse(self: Directory, name: str) -> None:
+        tries.append(asyncio.get_running_loop().time())
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Directory, "listen", refuse)
+    node.plugins.set({RESOURCE: offer("a")})
+    await node.until(lambda: len(tries) == 5)
+
+    pauses = [later - earlier for earlier, later in zip(tries, tries[1:], strict=False)]
+    for pause, wanted in zip(pauses, (0.05, 0.1, 0.2, 0.2), strict=True):
+        assert wanted <= pause < wanted + 0.1
+    assert node.plugins.status(RESOURCE).problem.endswith("nvidia-gpu.sock: No space left on device")
+
+
+async def test_a_server_that_cannot_listen_leaves_neither_file_nor_descriptor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = PluginServer(tmp_path / "x.sock", offer("a"))
+
+    async def fail(**_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(server._server, "start", fail)
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        with pytest.raises(OSError, match="Too many open files"):
+            await server.start()
+
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert not (tmp_path / "x.sock").exists()
+    await server.close()
+
+
+async def test_one_resource_that_is_blocked_does_not_hold_up_another(node: Node) -> None:
+    (node.folder / "nvidia-gpu.sock" / "full").mkdir(parents=True)
+    node.plugins.set({RESOURCE: offer("a"), "nvidia.com/gpu.shared": offer("b")})
+    await node.until(lambda: node.kubelet.allocatable() == {"nvidia.com/gpu.shared": 1})
+    node.plugins.set({"nvidia.com/gpu.shared": offer("b")})
+    await node.until(lambda: node.plugins.status(RESOURCE).problem == "")
 
 
 @pytest.mark.parametrize(

@@ -41,11 +41,24 @@ class PluginServer:
         self._file: tuple[int, int, int] | None = None
 
     async def start(self) -> None:
-        """Listen; raises OSError when the directory is missing or closed to us."""
-        self._directory = Directory(self.path.parent)
-        listener = self._directory.listen(self.path.name)
-        await self._server.start(sock=listener)
+        """Listen; raises OSError, with nothing left open, when the path or its directory does not allow it."""
+        directory = Directory(self.path.parent)
+        try:
+            await self._listen(directory)
+        except BaseException:
+            directory.close()
+            raise
+        self._directory = directory
         self._file = identity_of(self.path)
+
+    async def _listen(self, directory: Directory) -> None:
+        listener = directory.listen(self.path.name)
+        try:
+            await self._server.start(sock=listener)
+        except BaseException:
+            listener.close()
+            self.path.unlink(missing_ok=True)
+            raise
 
     def offer(self, offer: Offer) -> None:
         """What is offered from now on; the kubelet is told when the list differs."""

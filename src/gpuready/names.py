@@ -27,6 +27,7 @@ DEPLOY_DRIVER = "nvidia.com/gpu.deploy.driver"
 DEPLOY_DEVICE_PLUGIN = "nvidia.com/gpu.deploy.device-plugin"
 DRIVER_PRE_INSTALLED = "pre-installed"
 PLUGIN_CONFIG_LABEL = "nvidia.com/device-plugin.config"
+MIG_CONFIG_LABEL = "nvidia.com/mig.config"
 NFD_PREFIX = "feature.node.kubernetes.io/"
 NFD_PCI_LABELS = (
     "feature.node.kubernetes.io/pci-10de.present",
@@ -82,3 +83,15 @@ OPERATOR_METRICS_PORT = 8080
 OPERATOR_HEALTH_PORT = 8081
 NODE_AGENT_HEALTH_PORT = 9411
 DEVICE_PLUGIN_HEALTH_PORT = 9412
+
+
+def is_controller_label(key: str) -> bool:
+    """Labels that the controller may ever write; anything else in its annotation is a forgery."""
+    return key in (GPU_PRESENT, MIG_CONFIG_LABEL) or key.startswith(DEPLOY_PREFIX)
+
+
+def is_agent_label(key: str) -> bool:
+    """Labels that the node agent may ever write: discovery and GPU features."""
+    if key.startswith(NFD_PREFIX):
+        return True
+    return key.startswith("nvidia.com/") and not is_controller_label(key) and key != PLUGIN_CONFIG_LABEL

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuready import names
-from gpuready.controller.labelling.decision import LabelFacts, LabelPolicy, decide, owned_pairs
+from gpuready.controller.labelling.decision import LabelFacts, LabelPolicy, decide
 
 PCI = {"feature.node.kubernetes.io/pci-10de.present": "true"}
 POLICY = LabelPolicy()
@@ -140,9 +140,21 @@ def test_the_mig_manager_runs_where_mig_is_possible(label, expected):
     assert (node.labels.get("nvidia.com/mig.config") == "all-disabled") == expected
 
 
-def test_a_damaged_annotation_means_that_nothing_is_ours():
-    assert owned_pairs({names.CONTROLLER_LABELS_ANNOTATION: "{not json"}) == {}
-    assert owned_pairs({names.CONTROLLER_LABELS_ANNOTATION: "[1]"}) == {}
+@pytest.mark.parametrize("text", [None, "{not json", "[1]", "[" * 100_000])
+def test_labels_are_adopted_again_when_the_annotation_is_lost(text):
+    node = applied(facts(), decide(facts(), POLICY))
+    damaged = {} if text is None else {names.CONTROLLER_LABELS_ANNOTATION: text}
+    lost = LabelFacts(node.labels, damaged, "container")
+    again = applied(lost, decide(lost, POLICY))
+    assert again.annotations == node.annotations
+    assert applied(again, decide(again, None)).labels == PCI, "so that the uninstall finds them"
+
+
+def test_a_forged_annotation_cannot_make_us_remove_others_labels():
+    foreign = {"team": "ml", "kubernetes.io/hostname": "n1"}
+    node = facts({**PCI, **foreign}, ours=foreign)
+    assert foreign.items() <= applied(node, decide(node, POLICY)).labels.items()
+    assert foreign.items() <= applied(node, decide(node, None)).labels.items()
 
 
 KEYS = st.sampled_from(

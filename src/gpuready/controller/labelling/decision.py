@@ -2,7 +2,8 @@
 
 Pure. The rule of ownership: we keep the key=value pairs that we wrote in one annotation; a key is ours while
 it still holds that value, and only then do we change or remove it. A missing key comes back at once; any
-other value (an opt-out `false`, a `paused-…`, a user's own) is honoured.
+other value (an opt-out `false`, a `paused-…`, a user's own) is honoured. Where the annotation is missing or
+damaged, labels that are as we would write them are adopted. Only keys that we could ever have written count.
 """
 
 from __future__ import annotations
@@ -53,29 +54,40 @@ def decide(facts: LabelFacts, policy: LabelPolicy | None) -> dict[str, Any] | No
 
     Source: gpu-operator v26.3.3, controllers/state_manager.go:115-502 (which labels); the ownership is ours.
     """
-    ours = owned_pairs(facts.annotations)
+    noted = find_owned_pairs(facts.annotations)
+    ours = noted or {}
     wanted = wanted_labels(facts, policy, ours)
+    if noted is None:
+        ours = {key: value for key, value in wanted.items() if facts.labels.get(key) == value}
     changes, kept = _changes(facts.labels, wanted, ours)
-    if not changes and kept == ours:
+    before = facts.annotations.get(names.CONTROLLER_LABELS_ANNOTATION)
+    note = _note_of(kept, before if policy is not None else None)
+    if not changes and note == before:
         return None
     patch: dict[str, Any] = {}
     if changes:
         patch["labels"] = changes
-    if kept != ours:
-        text = json.dumps(kept, sort_keys=True, separators=(",", ":")) if kept else None
-        patch["annotations"] = {names.CONTROLLER_LABELS_ANNOTATION: text}
+    if note != before:
+        patch["annotations"] = {names.CONTROLLER_LABELS_ANNOTATION: note}
     return {"metadata": patch}
 
 
-def owned_pairs(annotations: Mapping[str, str]) -> dict[str, str]:
-    """The pairs we wrote; an annotation that somebody damaged counts as empty: then nothing is ours."""
+def _note_of(kept: Mapping[str, str], before: str | None) -> str | None:
+    """The annotation's text; an empty one stays as long as a policy is there: a missing one means "adopt"."""
+    if kept:
+        return json.dumps(kept, sort_keys=True, separators=(",", ":"))
+    return None if before is None else "{}"
+
+
+def find_owned_pairs(annotations: Mapping[str, str]) -> dict[str, str] | None:
+    """The pairs we wrote; None when the annotation is missing or somebody damaged it."""
     try:
-        pairs = json.loads(annotations.get(names.CONTROLLER_LABELS_ANNOTATION, "{}"))
-    except ValueError:
-        return {}
+        pairs = json.loads(annotations[names.CONTROLLER_LABELS_ANNOTATION])
+    except (KeyError, ValueError, RecursionError):
+        return None
     if not isinstance(pairs, dict):
-        return {}
-    return {str(key): str(value) for key, value in pairs.items()}
+        return None
+    return {str(key): str(value) for key, value in pairs.items() if names.is_controller_label(str(key))}
 
 
 def has_gpu(labels: Mapping[str, str]) -> bool:
@@ -103,7 +115,7 @@ def wanted_labels(
     if _is_mig_capable(facts.labels):
         wanted[f"{names.DEPLOY_PREFIX}mig-manager"] = "true"
         if policy.mig_manager_enabled and policy.mig_default == "all-disabled":
-            wanted["nvidia.com/mig.config"] = "all-disabled"
+            wanted[names.MIG_CONFIG_LABEL] = "all-disabled"
     return wanted
 
 

@@ -141,6 +141,7 @@ def without_ours(
 def _pairs(text: str) -> dict[str, str]:
     try:
         pairs = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
-    return {str(key): str(value) for key, value in pairs.items()} if isinstance(pairs, dict) else {}
+    found = pairs if isinstance(pairs, dict) else {}
+    return {str(key): str(value) for key, value in found.items() if names.is_agent_label(str(key))}

@@ -37,9 +37,7 @@ def remembered_of(pairs: Mapping[str, str]) -> dict[str, str]:
             {PCI: "false"}, {PCI: "true"}, {PCI: "true"}, {}, id="changed by hand: honoured, not ours"
         ),
         pytest.param({PCI: "false"}, {}, {PCI: "true"}, None, id="a value of somebody else"),
-        pytest.param(
-            {PCI: "true"}, {}, {PCI: "true"}, None, id="the same value of somebody else: not claimed"
-        ),
+        pytest.param({PCI: "true"}, {}, {PCI: "true"}, {}, id="as we would write it, and no note: adopted"),
         pytest.param({KERNEL: "5.15"}, {KERNEL: "5.15"}, {KERNEL: "6.8"}, {KERNEL: "6.8"}, id="a new kernel"),
         pytest.param({PCI: "true"}, {PCI: "true"}, {}, {PCI: None}, id="no longer wanted"),
         pytest.param({PCI: "false"}, {PCI: "true"}, {}, {}, id="no longer wanted and no longer ours"),
@@ -64,16 +62,26 @@ def test_labels_that_another_writer_claims_are_left_and_forgotten() -> None:
     assert patch == {"labels": {KERNEL: None}, "annotations": {names.AGENT_LABELS_ANNOTATION: None}}
 
 
-def test_a_spoiled_annotation_counts_as_none() -> None:
-    spoiled = {names.AGENT_LABELS_ANNOTATION: "{not json"}
+@pytest.mark.parametrize("text", ["{not json", "[]", "[" * 100_000])
+def test_labels_are_adopted_again_when_the_annotation_is_spoiled(text: str) -> None:
+    spoiled = {names.AGENT_LABELS_ANNOTATION: text}
 
-    assert labels.written(spoiled) == {}
-    assert labels.metadata_patch({PCI: "true"}, spoiled, {PCI: "true"}) == {
-        "annotations": {names.AGENT_LABELS_ANNOTATION: None}
-    }
+    patch = labels.metadata_patch({PCI: "true"}, spoiled, {PCI: "true"})
+
+    assert patch == {"annotations": remembered_of({PCI: "true"})}
 
 
-PAIRS = st.dictionaries(st.sampled_from("abcd"), st.sampled_from("xyz"))
+def test_a_forged_annotation_cannot_make_us_remove_others_labels() -> None:
+    foreign = {"team": "ml", names.DEPLOY_DRIVER: "true"}
+
+    patch = labels.metadata_patch(foreign, remembered_of(foreign), {})
+
+    assert patch == {"annotations": {names.AGENT_LABELS_ANNOTATION: None}}
+
+
+PAIRS = st.dictionaries(
+    st.sampled_from([PCI, KERNEL, "nvidia.com/gpu.product", "nvidia.com/gpu.count"]), st.sampled_from("xyz")
+)
 
 
 @given(on_node=PAIRS, wrote=PAIRS, wanted=PAIRS)

@@ -68,6 +68,7 @@ class Operand:
     enabled       does the policy want it?
     image         (policy) -> the image that the policy names for it, None when it names none
     runs_named_image   True where the named image is deployed as it is (the driver)
+    check         (policy) -> why its daemon would refuse to start with these settings, None when it would not
     objects       (policy, view) -> Kubernetes objects; pure. An operand without objects of its own is done
                   by the node agent.
     """
@@ -80,9 +81,13 @@ class Operand:
     image: Callable[[ClusterPolicy], str | None] = field(default=lambda policy: None)
     waits_for: tuple[Link, ...] = ()
     runs_named_image: bool = False
+    check: Callable[[ClusterPolicy], Refusal | None] = field(default=lambda policy: None)
 
     def refusal(self, policy: ClusterPolicy) -> Refusal | None:
-        """Why we cannot run it as the policy asks: it names an image that we do not run yet."""
+        """Why we cannot run it as the policy asks: an image or settings that our program does not take."""
+        return self._image_refusal(policy) or self.check(policy)
+
+    def _image_refusal(self, policy: ClusterPolicy) -> Refusal | None:
         if self.runs_named_image or policy.spec.gpuready.images == "own":
             return None
         image = self.image(policy)

@@ -18,6 +18,18 @@ from gpuready.operands.contract import ClusterView, KubeObject
 # Any value and any effect of the well-known key: a taint `nvidia.com/gpu=true:NoSchedule` on the node must
 # not keep away the very programs that make its GPUs usable.
 GPU_TOLERATION: KubeObject = {"key": names.GPU_TAINT, "operator": "Exists"}
+RESERVED_ENV = frozenset(
+    {
+        names.GATES_DIR_ENV,
+        names.DESIRED_DIR_ENV,
+        names.RECORDS_DIR_ENV,
+        names.ROOT_ENV,
+        "GPUREADY_HEALTH_PORT",
+        "NODE_IP",
+        "NODE_NAME",
+        "POD_IP",
+    }
+)
 HOST_TO_CONTAINER = "HostToContainer"
 BIDIRECTIONAL = "Bidirectional"
 
@@ -74,7 +86,7 @@ def daemonset(shape: DaemonSetShape, policy: ClusterPolicy, view: ClusterView) -
     block = policy.spec.daemonsets
     selector = {"app": shape.name}
     template_labels = {**selector, names.OPERAND_LABEL: shape.operand, **shape.labels}
-    extra_labels = {k: v for k, v in block.labels.items() if k not in ("app", "app.kubernetes.io/part-of")}
+    extra_labels = {k: v for k, v in block.labels.items() if _is_free(k) and k not in template_labels}
     pod: KubeObject = {
         "serviceAccountName": shape.service_account,
         "automountServiceAccountToken": shape.mounts_token,
@@ -126,10 +138,14 @@ def env_list(env: Mapping[str, str], fields: Mapping[str, str] | None = None) ->
 
 
 def with_user_env(env: list[KubeObject], user: Iterable[EnvVar]) -> list[KubeObject]:
-    """The policy's env applied last: an existing name is overwritten in place, a new one appended."""
+    """The policy's env applied last: an existing name is overwritten in place, a new one appended.
+
+    Where the daemons of a node meet, and who they are, is not the policy's to change.
+    """
     merged = {item["name"]: item for item in env}
     for item in user:
-        merged[item.name] = {"name": item.name, "value": item.value}
+        if item.name not in RESERVED_ENV:
+            merged[item.name] = {"name": item.name, "value": item.value}
     return list(merged.values())
 
 
@@ -151,6 +167,11 @@ def http_probe(path: str, port: int, *, period_s: int, failures: int = 3, delay_
 def start_probe(path: str, port: int) -> KubeObject:
     """Looks every second until the first answer; the delay spares every healthy start a Warning event."""
     return http_probe(path, port, period_s=1, failures=120, delay_s=1)
+
+
+def _is_free(key: str) -> bool:
+    """Labels by which we find our own pods are not the policy's to set."""
+    return key not in ("app", "app.kubernetes.io/part-of") and not key.startswith("gpuready.dev/")
 
 
 def _metadata(shape: DaemonSetShape, policy: ClusterPolicy, view: ClusterView) -> KubeObject:

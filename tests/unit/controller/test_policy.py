@@ -172,6 +172,27 @@ def test_user_env_replaces_ours_by_name():
     assert values["DEVICE_LIST_STRATEGY"] == "envvar"
 
 
+def test_where_the_daemons_meet_is_not_the_policys_to_change():
+    env = [{"name": "GPUREADY_DESIRED_DIR", "value": "/nowhere"}, {"name": "NODE_NAME", "value": "x"}]
+    plan = planned(
+        devicePlugin={"env": env}, daemonsets={"labels": {"gpuready.dev/operand": "x", "team": "ml"}}
+    )
+    template = daemonsets(plan)["nvidia-device-plugin-daemonset"]["spec"]["template"]
+    values = {item["name"]: item.get("value") for item in template["spec"]["containers"][0]["env"]}
+    assert values["GPUREADY_DESIRED_DIR"] == names.DESIRED_DIR
+    assert values["NODE_NAME"] is None, "still from the downward API"
+    assert template["metadata"]["labels"]["gpuready.dev/operand"] == "device-plugin"
+    assert template["metadata"]["labels"]["team"] == "ml"
+
+
+def test_an_env_that_would_end_the_plugin_is_refused_before_it_replaces_what_runs():
+    plan = planned(devicePlugin={"env": [{"name": "MIG_STRATEGY", "value": "banana"}]})
+    refused = next(each for each in plan.operands if each.operand.name == "device-plugin").refusal
+    assert refused.reason == "EnvInvalid"
+    assert "banana" in refused.message
+    assert "single" in refused.message, "and what is allowed"
+
+
 def test_a_named_image_is_not_run_and_the_way_out_is_said():
     named = {"repository": "example.org/nvidia", "image": "k8s-device-plugin", "version": "v0.17.0"}
     plan = planned(devicePlugin=named)

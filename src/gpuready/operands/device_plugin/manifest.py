@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from gpuready import names
 from gpuready.api.clusterpolicy import ClusterPolicy
-from gpuready.operands.contract import ClusterView, KubeObject
+from gpuready.errors import UsageError
+from gpuready.operands.contract import ClusterView, KubeObject, Refusal
 from gpuready.operands.daemonset import (
     HOST_TO_CONTAINER,
     DaemonSetShape,
@@ -25,6 +26,20 @@ ACCOUNT = "nvidia-device-plugin"
 
 def objects(policy: ClusterPolicy, view: ClusterView) -> list[KubeObject]:
     return [service_account(ACCOUNT, view), _daemonset(policy, view)]
+
+
+def check(policy: ClusterPolicy) -> Refusal | None:
+    """The daemon would end at once with an env that makes no sense: what runs must not be replaced by it."""
+    env = {item["name"]: item.get("value", "") for item in _env(policy)}
+    try:
+        Settings.from_env(env)
+    except UsageError as exc:
+        return Refusal(
+            "EnvInvalid",
+            f"spec.devicePlugin.env or spec.mig: {exc.what}" + (f" ({exc.why})" if exc.why else ""),
+            exc.next_step or "correct the value",
+        )
+    return None
 
 
 def settings_of(policy: ClusterPolicy) -> Settings:
@@ -75,14 +90,13 @@ _MOUNTS = (
 
 def _container(policy: ClusterPolicy, view: ClusterView) -> KubeObject:
     plugin = policy.spec.device_plugin
-    fields = {"NODE_NAME": "spec.nodeName", "POD_IP": "status.podIP"}
     # The policy's `args` are flags of the original's program; ours takes the same settings from `env`.
     container: KubeObject = {
         "name": "nvidia-device-plugin",
         "image": view.own_image,
         "imagePullPolicy": plugin.image_pull_policy or "IfNotPresent",
         "command": ["gpuready", "device-plugin"],
-        "env": with_user_env(env_list(settings_of(policy).to_env(), fields), plugin.env),
+        "env": _env(policy),
         # NVML opens the device nodes of every GPU, which only a privileged container sees.
         "securityContext": {"privileged": True},
         "startupProbe": start_probe("/healthz", names.DEVICE_PLUGIN_HEALTH_PORT),
@@ -90,3 +104,8 @@ def _container(policy: ClusterPolicy, view: ClusterView) -> KubeObject:
         "volumeMounts": [mount.mount() for mount in _MOUNTS],
     }
     return with_resources(container, plugin.resources)
+
+
+def _env(policy: ClusterPolicy) -> list[KubeObject]:
+    fields = {"NODE_NAME": "spec.nodeName", "POD_IP": "status.podIP"}
+    return with_user_env(env_list(settings_of(policy).to_env(), fields), policy.spec.device_plugin.env)

@@ -16,4 +16,5 @@ OPERAND = Operand(
     enabled=lambda policy: policy.spec.device_plugin.enabled,
     objects=manifest.objects,
     image=lambda policy: images.named_image(policy, "devicePlugin"),
+    check=manifest.check,
 )

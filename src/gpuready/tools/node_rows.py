@@ -82,7 +82,8 @@ class NodeRow:
 def rows_of(snapshot: Snapshot) -> list[NodeRow]:
     """GPU nodes, undiscovered nodes and nodes without GPUs, by name."""
     by_name = {name_of(obj): obj for obj in snapshot.gpu_nodes}
-    rows = [_row(snapshot, node, by_name.get(name_of(node))) for node in snapshot.nodes]
+    cluster = _Cluster.of(snapshot)
+    rows = [_row(cluster, node, by_name.get(name_of(node))) for node in snapshot.nodes]
     return sorted(rows, key=lambda row: row.name)
 
 
@@ -93,17 +94,70 @@ def has_gpu_label(node: Object) -> bool:
     )
 
 
-def _row(snapshot: Snapshot, node: Object, gpu_node: Object | None) -> NodeRow:
-    reporting_verdict = reporting.judge(_reporting_facts(snapshot, node, gpu_node))
+@dataclass(frozen=True)
+class _Cluster:
+    """What of a snapshot concerns every node, found once.
+
+    operand_pods  by (node, operand)
+    agents_set, workers_set   the DaemonSets of our agent and of NFD's worker, None = there is none
+    """
+
+    operand_pods: Mapping[tuple[str, str], Object]
+    daemonsets: Sequence[Object]
+    agents_set: Object | None
+    workers_set: Object | None
+    has_policy: bool
+    taken_at: str
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> _Cluster:
+        return cls(
+            operand_pods=_operand_pods(snapshot.pods),
+            daemonsets=snapshot.daemonsets,
+            agents_set=_find_daemonset(snapshot.daemonsets, _is_agents),
+            workers_set=_find_daemonset(snapshot.daemonsets, _is_nfd_workers),
+            has_policy=bool(snapshot.policies),
+            taken_at=snapshot.taken_at,
+        )
+
+
+def _operand_pods(pods: Sequence[Object]) -> dict[tuple[str, str], Object]:
+    """The youngest pod of each operand on each node; one that is going away only when there is no other."""
+    found: dict[tuple[str, str], Object] = {}
+    for pod in pods:
+        operand = (pod["metadata"].get("labels") or {}).get(names.OPERAND_LABEL)
+        node = (pod.get("spec") or {}).get("nodeName")
+        if operand and node:
+            key = (node, operand)
+            found[key] = max(found.get(key, pod), pod, key=_stays_and_is_young)
+    return found
+
+
+def _stays_and_is_young(pod: Object) -> tuple[bool, str]:
+    meta = pod["metadata"]
+    return not meta.get("deletionTimestamp"), str(meta.get("creationTimestamp") or "")
+
+
+def _is_agents(labels: Mapping[str, str]) -> bool:
+    return labels.get(names.OPERAND_LABEL) == AGENT_OPERAND
+
+
+def _is_nfd_workers(labels: Mapping[str, str]) -> bool:
+    is_nfd = labels.get("app.kubernetes.io/name") == "node-feature-discovery"
+    return is_nfd and "worker" in (labels.get("role"), labels.get("app.kubernetes.io/component"))
+
+
+def _row(cluster: _Cluster, node: Object, gpu_node: Object | None) -> NodeRow:
+    reporting_verdict = reporting.judge(_reporting_facts(cluster, node, gpu_node))
     name = name_of(node)
     if gpu_node is None and not has_gpu_label(node):
         kept_away = reporting_verdict.reason == "DiscoveryKeptAway"
         if kept_away:
             return NodeRow(name, (reporting_verdict,), undiscovered=True)
-        return NodeRow(name, unseen=_why_unseen(snapshot, node, reporting_verdict))
+        return NodeRow(name, unseen=_why_unseen(cluster, node, reporting_verdict))
     status = (gpu_node or {}).get("status") or {}
     told = [_verdict_of(row) for row in status.get("chain") or ()]
-    verdicts = [reporting_verdict, *(_explained(verdict, snapshot, node) for verdict in told)]
+    verdicts = [reporting_verdict, *(_explained(verdict, cluster, node) for verdict in told)]
     if gpu_node is None:
         verdicts.append(_without_gpu_node(name))
     elif not told:
@@ -119,11 +173,11 @@ def _row(snapshot: Snapshot, node: Object, gpu_node: Object | None) -> NodeRow:
     )
 
 
-def _why_unseen(snapshot: Snapshot, node: Object, heard: Verdict) -> str:
+def _why_unseen(cluster: _Cluster, node: Object, heard: Verdict) -> str:
     """A node without a GPU label may only be one that nobody has looked at: that is not the same."""
     if heard.state is State.OK or any(key.startswith(names.NFD_PREFIX) for key in labels_of(node)):
         return ""
-    return "no node agent reports from there yet" if snapshot.policies else "there is no ClusterPolicy"
+    return "no node agent reports from there yet" if cluster.has_policy else "there is no ClusterPolicy"
 
 
 def _verdict_of(row: Mapping[str, Any]) -> Verdict:
@@ -156,17 +210,17 @@ def _not_judged(name: str) -> Verdict:
 # --- is the node heard of ---------------------------------------------------------------------------------
 
 
-def _reporting_facts(snapshot: Snapshot, node: Object, gpu_node: Object | None) -> ReportingFacts:
+def _reporting_facts(cluster: _Cluster, node: Object, gpu_node: Object | None) -> ReportingFacts:
     name = name_of(node)
     ready = _condition(node, "Ready")
-    discoverer = _discoverer(snapshot, node)
-    pod = _pod_on(snapshot.pods, name, AGENT_OPERAND)
+    discoverer = _discoverer(cluster, node)
+    pod = cluster.operand_pods.get((name, AGENT_OPERAND))
     spec = discoverer["spec"]["template"]["spec"] if discoverer else {}
     return ReportingFacts(
         node=name,
         node_ready=ready.get("status") == "True",
         node_message=str(ready.get("message") or ""),
-        agent=_agent_pod(pod, snapshot.taken_at) if pod else None,
+        agent=_agent_pod(pod, cluster.taken_at) if pod else None,
         kept_away_by=tuple(placement.taints_against_daemonset(node, discoverer)) if discoverer else (),
         unselected=tuple(placement.unmatched_selector(node, spec)),
         daemon_set=name_of(discoverer) if discoverer else "",
@@ -175,24 +229,14 @@ def _reporting_facts(snapshot: Snapshot, node: Object, gpu_node: Object | None) 
     )
 
 
-def _discoverer(snapshot: Snapshot, node: Object) -> Object | None:
+def _discoverer(cluster: _Cluster, node: Object) -> Object | None:
     """The DaemonSet that would find this node's GPUs: NFD's worker where there is one, else our agent.
 
     A node that is known as a GPU node needs the agent in both cases.
     """
-    agent = _find_daemonset(
-        snapshot.daemonsets, lambda labels: labels.get(names.OPERAND_LABEL) == AGENT_OPERAND
-    )
     if has_gpu_label(node):
-        return agent
-    worker = _find_daemonset(
-        snapshot.daemonsets,
-        lambda labels: (
-            labels.get("app.kubernetes.io/name") == "node-feature-discovery"
-            and "worker" in (labels.get("role"), labels.get("app.kubernetes.io/component"))
-        ),
-    )
-    return worker or agent
+        return cluster.agents_set
+    return cluster.workers_set or cluster.agents_set
 
 
 def _find_daemonset(daemonsets: Sequence[Object], matches: Any) -> Object | None:
@@ -222,14 +266,14 @@ def _running_s(pod: Object, now: str) -> float:
 # --- what the node itself cannot know: the pods of our operands -------------------------------------------
 
 
-def _explained(verdict: Verdict, snapshot: Snapshot, node: Object) -> Verdict:
+def _explained(verdict: Verdict, cluster: _Cluster, node: Object) -> Verdict:
     """A link that waits for a pod: is the pod there, and what does it wait for itself?"""
     operand = _OPERAND_OF.get(verdict.link)
     if operand is None or verdict.reason not in ("DriverInstalling", "PluginNotStarted"):
         return verdict
-    pod = _pod_on(snapshot.pods, name_of(node), operand)
+    pod = cluster.operand_pods.get((name_of(node), operand))
     if pod is None:
-        return _without_pod(verdict, snapshot, node, operand)
+        return _without_pod(verdict, cluster, node, operand)
     waiting = _waiting(pod)
     full_name = f"{pod['metadata'].get('namespace')}/{name_of(pod)}"
     if waiting.get("reason") not in STUCK:
@@ -245,8 +289,8 @@ def _explained(verdict: Verdict, snapshot: Snapshot, node: Object) -> Verdict:
     )
 
 
-def _without_pod(verdict: Verdict, snapshot: Snapshot, node: Object, operand: str) -> Verdict:
-    daemonsets = [obj for obj in snapshot.daemonsets if labels_of(obj).get(names.OPERAND_LABEL) == operand]
+def _without_pod(verdict: Verdict, cluster: _Cluster, node: Object, operand: str) -> Verdict:
+    daemonsets = [obj for obj in cluster.daemonsets if labels_of(obj).get(names.OPERAND_LABEL) == operand]
     if not daemonsets:
         return replace(verdict, evidence=(*verdict.evidence, f"there is no DaemonSet for the {operand}"))
     taints = {taint for obj in daemonsets for taint in placement.taints_against_daemonset(node, obj)}
@@ -274,20 +318,6 @@ def _why_not_there(daemonset: Object, node: Object) -> str:
     if unmatched:
         return f"DaemonSet {name} does not select this node: it asks for {', '.join(unmatched)}"
     return f"DaemonSet {name} has no pod on this node yet"
-
-
-def _pod_on(pods: Sequence[Object], node: str, operand: str) -> Object | None:
-    """The youngest pod of an operand on a node; one that is going away only when there is no other."""
-    found = [
-        pod
-        for pod in pods
-        if (pod.get("spec") or {}).get("nodeName") == node
-        and labels_of(pod).get(names.OPERAND_LABEL) == operand
-    ]
-    found.sort(key=lambda pod: str(pod["metadata"].get("creationTimestamp") or ""), reverse=True)
-    return next(
-        (pod for pod in found if not pod["metadata"].get("deletionTimestamp")), next(iter(found), None)
-    )
 
 
 def _waiting(pod: Object) -> Mapping[str, Any]:

@@ -11,6 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 Object = Mapping[str, Any]
+# Of one node, by resource: ("namespace/name" of a pod, how many it holds).
+Holders = dict[str, list[tuple[str, int]]]
+_MOST_DIGITS = 18
 _KEEPS_AWAY = ("NoSchedule", "NoExecute")
 # The DaemonSet controller gives each of its pods these.
 _DAEMON_TOLERATIONS: tuple[Object, ...] = tuple(
@@ -30,8 +33,8 @@ def name_of(obj: Object) -> str:
     return str(obj["metadata"]["name"])
 
 
-def labels_of(obj: Object) -> dict[str, str]:
-    return dict(obj["metadata"].get("labels") or {})
+def labels_of(obj: Object) -> Mapping[str, str]:
+    return obj["metadata"].get("labels") or {}
 
 
 def is_cordoned(node: Object) -> bool:
@@ -151,46 +154,42 @@ def requested(pod: Object, prefix: str = "nvidia.com/") -> dict[str, int]:
 def _amounts(container: Object, prefix: str) -> dict[str, int]:
     resources = container.get("resources") or {}
     rows = (resources.get("limits") or resources.get("requests") or {}).items()
-    return {name: int(value) for name, value in rows if name.startswith(prefix) and str(value).isdigit()}
-
-
-def quantity(node: Object, part: str, resource: str) -> int:
-    """`part` is capacity or allocatable."""
-    value = ((node.get("status") or {}).get(part) or {}).get(resource, "0")
-    return int(value) if str(value).isdigit() else 0
-
-
-def free(node: Object, resource: str, pods: Iterable[Object]) -> int:
-    """What nobody on the node holds."""
-    held = sum(count for _, count in holders(pods, name_of(node), resource))
-    return max(0, quantity(node, "allocatable", resource) - held)
+    return {name: _number(value) for name, value in rows if name.startswith(prefix)}
 
 
 def allocatable(node: Object, prefix: str = "nvidia.com/") -> dict[str, int]:
     """Every resource under `prefix` of which something may be scheduled."""
-    shown = (node.get("status") or {}).get("allocatable") or {}
-    found = {name: quantity(node, "allocatable", name) for name in shown if name.startswith(prefix)}
+    return quantities(node, "allocatable", prefix)
+
+
+def quantities(node: Object, part: str, prefix: str = "nvidia.com/") -> dict[str, int]:
+    """`part` is capacity or allocatable; what is 0 there is left out."""
+    shown = (node.get("status") or {}).get(part) or {}
+    found = {name: _number(value) for name, value in shown.items() if name.startswith(prefix)}
     return {name: count for name, count in found.items() if count}
 
 
-def offered(nodes: Iterable[Object], prefix: str = "nvidia.com/") -> dict[str, int]:
-    """Every resource under `prefix` that some node has capacity for, with the total."""
-    total: dict[str, int] = {}
-    for node in nodes:
-        for name in (node.get("status") or {}).get("capacity") or {}:
-            if name.startswith(prefix) and (count := quantity(node, "capacity", name)):
-                total[name] = total.get(name, 0) + count
-    return total
+def _number(value: Any) -> int:
+    """A whole number of devices; 0 for what is none."""
+    text = str(value)
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else 0
 
 
-def holders(pods: Iterable[Object], node: str, resource: str) -> list[tuple[str, int]]:
-    """Pods on the node that hold some of the resource: ("namespace/name", how many), the most first."""
-    found = []
+def holders_by_node(pods: Iterable[Object]) -> dict[str, Holders]:
+    """Who holds what on each node, the most first; each pod is looked at once."""
+    found: dict[str, Holders] = {}
     for pod in pods:
-        on_node = (pod.get("spec") or {}).get("nodeName") == node
-        if on_node and not is_finished(pod) and (count := requested(pod).get(resource, 0)):
-            found.append((f"{pod['metadata'].get('namespace')}/{name_of(pod)}", count))
-    return sorted(found, key=lambda row: (-row[1], row[0]))
+        node = (pod.get("spec") or {}).get("nodeName")
+        if not node or is_finished(pod):
+            continue
+        for resource, count in requested(pod).items():
+            if count:
+                row = (f"{pod['metadata'].get('namespace')}/{name_of(pod)}", count)
+                found.setdefault(node, {}).setdefault(resource, []).append(row)
+    for by_resource in found.values():
+        for rows in by_resource.values():
+            rows.sort(key=lambda row: (-row[1], row[0]))
+    return found
 
 
 def is_finished(pod: Object) -> bool:

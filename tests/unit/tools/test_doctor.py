@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,9 @@ from tests.unit.tools.cluster import (
 
 from gpuready import names
 from gpuready.errors import UsageError
+from gpuready.tools import placement
 from gpuready.tools import snapshot as snapshots
-from gpuready.tools.doctor import command, text
+from gpuready.tools.doctor import command, pending, text
 from gpuready.tools.doctor.analysis import Report, report_of
 from gpuready.tools.doctor.finding import Finding, Severity
 from gpuready.tools.snapshot import Snapshot
@@ -671,3 +673,67 @@ def test_a_report_names_the_same_fields_in_json_and_text() -> None:
         "1 problem",
     ]
     assert GPU not in row["message"]
+
+
+# --- large clusters ---------------------------------------------------------------------------------------
+
+
+def test_the_work_grows_with_the_cluster_not_with_nodes_times_pods(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted, not timed: each pod is read a few times, and pods alike share one walk over the nodes."""
+    nodes, held, waiting = 200, 400, 80
+    calls: Counter[str] = Counter()
+
+    def count(module: Any, name: str) -> None:
+        real = getattr(module, name)
+
+        def counting(*arguments: Any) -> Any:
+            calls[name] += 1
+            return real(*arguments)
+
+        monkeypatch.setattr(module, name, counting)
+
+    seen = cluster(
+        *(node(f"g{number}", gpus=2) for number in range(nodes)),
+        gpu_nodes=[gpu_node(f"g{number}", gpus=2) for number in range(nodes)],
+        pods=[
+            *(pod(f"held-{number}", on=f"g{number % nodes}", gpus=1) for number in range(held)),
+            *(pod(f"one-{number}", gpus=1) for number in range(waiting // 2)),
+            *(pod(f"two-{number}", gpus=2, nodeSelector={"zone": "b"}) for number in range(waiting // 2)),
+        ],
+    )
+    count(placement, "requested")
+    count(placement, "is_finished")
+    count(placement, "quantities")
+    count(pending, "_refusal")
+
+    found = findings(seen)
+
+    assert [finding.reason for finding in found] == ["Full"] * 40 + ["NotSelected"] * 40
+    assert len({finding.subject for finding in found}) == waiting
+    every_pod = len(seen.pods)
+    assert calls["_refusal"] == 2 * nodes, "one walk for each kind of request"
+    assert calls["requested"] <= 3 * every_pod
+    assert calls["is_finished"] <= 2 * every_pod
+    assert calls["quantities"] <= 4 * nodes
+
+
+def test_pods_alike_keep_what_the_scheduler_said_of_each() -> None:
+    seen = cluster(
+        node("g1", gpus=8),
+        gpu_nodes=[gpu_node("g1")],
+        pods=[pod("a", gpus=1, said="no memory"), pod("b", gpus=1, said="no cpu")],
+    )
+
+    assert [finding.evidence[0] for finding in findings(seen)] == [
+        "scheduler: no memory",
+        "scheduler: no cpu",
+    ]
+
+
+@pytest.mark.parametrize("number", ["²", "9" * 5000, "1.5", "-1"])
+def test_an_amount_that_is_no_whole_number_counts_as_none(number: str) -> None:
+    odd = node("g1", gpus=8)
+    odd["status"]["capacity"][GPU] = odd["status"]["allocatable"][GPU] = number
+
+    assert placement.allocatable(odd) == {}
+    report_of(cluster(odd, gpu_nodes=[gpu_node("g1")], pods=[WANTS_ONE]))

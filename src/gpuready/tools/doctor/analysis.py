@@ -66,7 +66,7 @@ def report_of(snapshot: Snapshot, node: str | None = None) -> Report:
     findings = [
         *_of_policy(snapshot),
         *(finding for row in rows for finding in _of_node(row)),
-        *(pending.explain(pod, snapshot, rows) for pod in pending.pending_gpu_pods(snapshot)),
+        *pending.explain_all(snapshot, rows),
     ]
     return Report(tuple(rows), tuple(findings), tuple(_remarks(snapshot.policies)))
 

@@ -7,8 +7,10 @@ the reason of the nodes that come closest to taking the pod.
 from __future__ import annotations
 
 import difflib
+import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from gpuready import names
@@ -54,57 +56,136 @@ def pending_gpu_pods(snapshot: Snapshot) -> list[Object]:
     return [pod for pod in snapshot.pods if _waits(pod) and placement.requested(pod)]
 
 
-def explain(pod: Object, snapshot: Snapshot, rows: Sequence[NodeRow]) -> Finding:
+def explain_all(snapshot: Snapshot, rows: Sequence[NodeRow]) -> list[Finding]:
+    """One finding a pod. Pods that ask for the same under the same terms share one walk over the nodes."""
+    waiting = pending_gpu_pods(snapshot)
+    if not waiting:
+        return []
+    cluster = _Cluster.of(snapshot, rows)
+    answers: dict[str, Finding] = {}
+    findings = []
+    for pod in waiting:
+        terms = _terms(pod)
+        if terms not in answers:
+            answers[terms] = _explain(pod, cluster)
+        findings.append(_about(pod, answers[terms]))
+    return findings
+
+
+def _terms(pod: Object) -> str:
+    """Everything of a pod that the answer depends on, as text."""
+    spec = pod.get("spec") or {}
+    parts = [placement.requested(pod), *(spec.get(k) for k in ("nodeSelector", "affinity", "tolerations"))]
+    return json.dumps(parts, sort_keys=True)
+
+
+def _about(pod: Object, answer: Finding) -> Finding:
+    """The shared answer for this pod; only what the scheduler said of it is its own."""
+    if answer.reason != _REASONS[Nearness.FITS]:
+        return replace(answer, subject=_subject(pod))
+    said = scheduler_said(pod)
+    line = f"scheduler: {said}" if said else "the scheduler has not looked at it yet"
+    return replace(answer, subject=_subject(pod), evidence=(line, *answer.evidence))
+
+
+def _explain(pod: Object, cluster: _Cluster) -> Finding:
     asked = placement.requested(pod)
-    by_name = {row.name: row for row in rows}
-    # The kubelet shows the capacity of a plugin that has gone for a while; nobody gets anything of it.
-    known = placement.offered(node for node in snapshot.nodes if not _has_gone(node, by_name))
+    known = cluster.offered
     unknown = [name for name in asked if name not in known]
     if unknown:
-        return _nobody_offers(pod, unknown[0], asked[unknown[0]], known, snapshot, rows)
-    refusals = [_refusal(pod, asked, node, by_name.get(name_of(node)), snapshot) for node in snapshot.nodes]
+        return _nobody_offers(unknown[0], asked[unknown[0]], cluster)
+    refusals = [_refusal(pod, asked, node) for node in cluster.nodes]
     nearest = max((refusal.nearness for refusal in refusals), default=Nearness.NO_SUCH_RESOURCE)
     telling = [refusal for refusal in refusals if refusal.nearness is nearest]
     others = [r for r in refusals if r.nearness not in (nearest, Nearness.NO_SUCH_RESOURCE)]
-    return _answer(pod, asked, nearest, telling, others)
+    return _answer(asked, nearest, telling, others)
 
 
-def _has_gone(node: Object, rows: Mapping[str, NodeRow]) -> bool:
-    row = rows.get(name_of(node))
-    return row is not None and not row.offered and (not row.is_whole or row.withheld is not None)
+# --- the nodes, read once ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Node:
+    """is_idle   its GPUs are offered by nobody now, whatever the kubelet still shows"""
+
+    object: Object
+    name: str
+    capacity: Mapping[str, int]
+    allocatable: Mapping[str, int]
+    holders: placement.Holders
+    row: NodeRow | None
+    is_idle: bool
+
+    @classmethod
+    def of(cls, node: Object, row: NodeRow | None, holders: placement.Holders) -> _Node:
+        return cls(
+            object=node,
+            name=name_of(node),
+            capacity=placement.quantities(node, "capacity"),
+            allocatable=placement.quantities(node, "allocatable"),
+            holders=holders,
+            row=row,
+            is_idle=row is not None and (not row.is_whole or row.withheld is not None),
+        )
+
+    @property
+    def has_gone(self) -> bool:
+        return self.row is not None and self.is_idle and not self.row.offered
+
+    def used(self, resource: str) -> int:
+        return sum(number for _, number in self.holders.get(resource, ()))
+
+
+@dataclass(frozen=True)
+class _Cluster:
+    """offered   every resource that some node has, with the total"""
+
+    nodes: Sequence[_Node]
+    rows: Sequence[NodeRow]
+    offered: Mapping[str, int]
+    has_policy: bool
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, rows: Sequence[NodeRow]) -> _Cluster:
+        by_name = {row.name: row for row in rows}
+        held = placement.holders_by_node(snapshot.pods)
+        nodes = [
+            _Node.of(node, by_name.get(name_of(node)), held.get(name_of(node), {})) for node in snapshot.nodes
+        ]
+        # The kubelet shows the capacity of a plugin that has gone for a while; nobody gets anything of it.
+        offered: Counter[str] = Counter()
+        for node in nodes:
+            if not node.has_gone:
+                offered.update(node.capacity)
+        return cls(nodes, rows, dict(offered), bool(snapshot.policies))
 
 
 # --- node by node -----------------------------------------------------------------------------------------
 
 
-def _refusal(
-    pod: Object, asked: Mapping[str, int], node: Object, row: NodeRow | None, snapshot: Snapshot
-) -> Refusal:
-    name = name_of(node)
+def _refusal(pod: Object, asked: Mapping[str, int], node: _Node) -> Refusal:
+    name = node.name
     resource, count = _scarcest(node, asked)
-    idle = row is not None and (not row.is_whole or row.withheld is not None)
-    gone = idle and not placement.quantity(node, "allocatable", resource)
-    if gone or not placement.quantity(node, "capacity", resource):
-        return _without_resource(name, resource, row)
+    gone = node.is_idle and not node.allocatable.get(resource)
+    if gone or not node.capacity.get(resource):
+        return _without_resource(name, resource, node.row)
     spec = pod.get("spec") or {}
-    unmatched = placement.unmatched_selector(node, spec)
+    unmatched = placement.unmatched_selector(node.object, spec)
     if unmatched:
         step = f"change the pod's selector, or label the node ({unmatched[0]})"
         return Refusal(name, Nearness.NOT_SELECTED, f"does not have {', '.join(unmatched)}", step)
-    taints = placement.taints_against(node, spec.get("tolerations") or ())
+    taints = placement.taints_against(node.object, spec.get("tolerations") or ())
     if taints:
         step = "add a toleration to the pod for " + ", ".join(taints)
         return Refusal(name, Nearness.TAINTED, f"is tainted {', '.join(taints)}", step)
-    if placement.is_cordoned(node):
-        return _cordoned(node, resource, count, snapshot)
-    return _room(node, resource, count, snapshot, row)
+    if placement.is_cordoned(node.object):
+        return _cordoned(node, resource, count)
+    return _room(node, resource, count)
 
 
-def _scarcest(node: Object, asked: Mapping[str, int]) -> tuple[str, int]:
+def _scarcest(node: _Node, asked: Mapping[str, int]) -> tuple[str, int]:
     """The resource of which this node has the least in proportion to what is asked."""
-    return min(
-        asked.items(), key=lambda item: placement.quantity(node, "allocatable", item[0]) / max(item[1], 1)
-    )
+    return min(asked.items(), key=lambda item: node.allocatable.get(item[0], 0) / max(item[1], 1))
 
 
 def _without_resource(name: str, resource: str, row: NodeRow | None) -> Refusal:
@@ -114,19 +195,17 @@ def _without_resource(name: str, resource: str, row: NodeRow | None) -> Refusal:
     return Refusal(name, Nearness.BROKEN, f"offers no {resource}: {why}", f"gpuready doctor --node {name}")
 
 
-def _cordoned(node: Object, resource: str, count: int, snapshot: Snapshot) -> Refusal:
-    name = name_of(node)
-    free = placement.free(node, resource, snapshot.pods)
-    step = f"kubectl uncordon {name}" if free >= count else ""
-    return Refusal(name, Nearness.CORDONED, f"is cordoned, with {free} {resource} free", step)
+def _cordoned(node: _Node, resource: str, count: int) -> Refusal:
+    free = max(0, node.allocatable.get(resource, 0) - node.used(resource))
+    step = f"kubectl uncordon {node.name}" if free >= count else ""
+    return Refusal(node.name, Nearness.CORDONED, f"is cordoned, with {free} {resource} free", step)
 
 
-def _room(node: Object, resource: str, count: int, snapshot: Snapshot, row: NodeRow | None) -> Refusal:
-    name = name_of(node)
-    capacity = placement.quantity(node, "capacity", resource)
-    allocatable = placement.quantity(node, "allocatable", resource)
-    held = placement.holders(snapshot.pods, name, resource)
-    used = sum(number for _, number in held)
+def _room(node: _Node, resource: str, count: int) -> Refusal:
+    name, row = node.name, node.row
+    capacity = node.capacity.get(resource, 0)
+    allocatable = node.allocatable.get(resource, 0)
+    used = node.used(resource)
     if capacity < count:
         said = f"has {capacity} {resource} in all, the pod asks for {count}"
         return Refusal(name, Nearness.TOO_SMALL, said, room=capacity)
@@ -137,7 +216,7 @@ def _room(node: Object, resource: str, count: int, snapshot: Snapshot, row: Node
         why = f" ({row.reason})" if row and row.reason else ""
         detail = f"{lost} of {capacity} {resource} cannot be used{why}, {used} held"
         return Refusal(name, Nearness.UNHEALTHY, detail, f"gpuready doctor --node {name}")
-    detail = f"{used} of {allocatable} {resource} held by {_named(held)}"
+    detail = f"{used} of {allocatable} {resource} held by {_named(node.holders.get(resource, []))}"
     return Refusal(name, Nearness.FULL, detail)
 
 
@@ -173,7 +252,6 @@ _SAID = {
 
 
 def _answer(
-    pod: Object,
     asked: Mapping[str, int],
     nearest: Nearness,
     telling: Sequence[Refusal],
@@ -182,11 +260,8 @@ def _answer(
     wants = ", ".join(f"{count} {name}" for name, count in asked.items())
     lines = [f"{refusal.node} {refusal.detail}" for refusal in telling[:_MOST_NAMED]]
     lines += [f"{refusal.node} {refusal.detail}" for refusal in others[: _MOST_NAMED - len(lines)]]
-    if nearest is Nearness.FITS:
-        said = scheduler_said(pod)
-        lines.insert(0, f"scheduler: {said}" if said else "the scheduler has not looked at it yet")
     return Finding(
-        subject=_subject(pod),
+        subject="",
         severity=Severity.WAITING if nearest in (Nearness.FULL, Nearness.FITS) else Severity.PROBLEM,
         reason=_REASONS[nearest],
         message=f"waits for {wants}: {_SAID[nearest]}",
@@ -213,20 +288,14 @@ def _step(
     return f"{step}, or {uncordon[0]}" if uncordon else step
 
 
-def _nobody_offers(
-    pod: Object,
-    resource: str,
-    count: int,
-    known: Mapping[str, int],
-    snapshot: Snapshot,
-    rows: Sequence[NodeRow],
-) -> Finding:
+def _nobody_offers(resource: str, count: int, cluster: _Cluster) -> Finding:
     """Not offered yet, or never: a name that resembles one that is offered is most likely a mistake."""
+    known, rows = cluster.offered, cluster.rows
     coming = [row for row in rows if row.undiscovered or not row.is_whole]
     near = difflib.get_close_matches(resource, known, n=2, cutoff=0.7)
     if near and not (coming and resource in _USUAL):
         return Finding(
-            subject=_subject(pod),
+            subject="",
             severity=Severity.PROBLEM,
             reason="NoSuchResource",
             message=f"asks for {count} {resource}, which no node offers; there is {' and '.join(near)}",
@@ -234,13 +303,13 @@ def _nobody_offers(
             next_step=f"ask for {near[0]} instead",
         )
     if coming:
-        return _nobody_yet(pod, f"{count} {resource}", coming)
+        return _nobody_yet(f"{count} {resource}", coming)
     withheld = [row for row in rows if row.withheld]
     if withheld and resource in _USUAL:
-        return _nobody_may(pod, f"{count} {resource}", withheld)
-    if resource in _USUAL and not snapshot.policies:
+        return _nobody_may(f"{count} {resource}", withheld)
+    if resource in _USUAL and not cluster.has_policy:
         return Finding(
-            subject=_subject(pod),
+            subject="",
             severity=Severity.WAITING,
             reason="NoPolicy",
             message=f"waits for {count} {resource}: nothing offers GPUs, because there is no ClusterPolicy",
@@ -249,7 +318,7 @@ def _nobody_offers(
     offered = ", ".join(sorted(known)) or "no GPU resource at all"
     unseen = sum(bool(row.unseen) for row in rows)
     return Finding(
-        subject=_subject(pod),
+        subject="",
         severity=Severity.WAITING if unseen else Severity.PROBLEM,
         reason="NotLookedAt" if unseen else "NoSuchResource",
         message=f"asks for {count} {resource}, which no node offers"
@@ -261,7 +330,7 @@ def _nobody_offers(
     )
 
 
-def _nobody_yet(pod: Object, wants: str, coming: Sequence[NodeRow]) -> Finding:
+def _nobody_yet(wants: str, coming: Sequence[NodeRow]) -> Finding:
     """The nodes that would offer it are held up: when all by the same thing, that is to be put right."""
     broken = [summary.first_broken(row.verdicts) for row in coming]
     told = {(each.reason, each.message, each.next_step) for each in broken if each}
@@ -274,7 +343,7 @@ def _nobody_yet(pod: Object, wants: str, coming: Sequence[NodeRow]) -> Finding:
     ]
     held = f"{counted(len(coming), 'node')} {'is' if len(coming) == 1 else 'are'} not ready"
     return Finding(
-        subject=_subject(pod),
+        subject="",
         severity=Severity.WAITING,
         reason="NodesNotReady",
         message=f"waits for {wants}: no node offers it, {held}",
@@ -283,7 +352,7 @@ def _nobody_yet(pod: Object, wants: str, coming: Sequence[NodeRow]) -> Finding:
     )
 
 
-def _nobody_may(pod: Object, wants: str, withheld: Sequence[NodeRow]) -> Finding:
+def _nobody_may(wants: str, withheld: Sequence[NodeRow]) -> Finding:
     by_policy = any(row.withheld and row.withheld.reason == DISABLED for row in withheld)
     step = (
         "set spec.devicePlugin.enabled: true in the ClusterPolicy"
@@ -292,7 +361,7 @@ def _nobody_may(pod: Object, wants: str, withheld: Sequence[NodeRow]) -> Finding
     )
     lines = [f"{row.name}: {row.withheld.message}" for row in withheld if row.withheld]
     return Finding(
-        subject=_subject(pod),
+        subject="",
         severity=Severity.PROBLEM,
         reason="NotOffered",
         message=f"asks for {wants}; there are GPUs, but nobody offers them",

@@ -7,10 +7,12 @@ import errno
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from grpclib.client import Channel
+from grpclib.exceptions import GRPCError
 from grpclib.server import Stream
 
 from gpuready.errors import AllocationError
@@ -281,7 +283,7 @@ async def test_the_pauses_between_tries_double_up_to_the_longest(
     node.plugins.set({RESOURCE: offer("a")})
     await node.until(lambda: len(tries) == 5)
 
-    pauses = [later - earlier for earlier, later in zip(tries, tries[1:], strict=False)]
+    pauses = [later - earlier for earlier, later in pairwise(tries)]
     for pause, wanted in zip(pauses, (0.05, 0.1, 0.2, 0.2), strict=True):
         assert wanted <= pause < wanted + 0.1
     assert node.plugins.status(RESOURCE).problem.endswith("nvidia-gpu.sock: No space left on device")
@@ -312,6 +314,60 @@ async def test_one_resource_that_is_blocked_does_not_hold_up_another(node: Node)
     await node.until(lambda: node.kubelet.allocatable() == {"nvidia.com/gpu.shared": 1})
     node.plugins.set({"nvidia.com/gpu.shared": offer("b")})
     await node.until(lambda: node.plugins.status(RESOURCE).problem == "")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [("x" * 3_000_000, "xxx…"), ("😀" * 500_000, "😀…")],
+    ids=["ascii", "percent-encoded"],
+)
+async def test_a_refusal_that_quotes_megabytes_is_cut_and_the_next_call_is_answered(
+    tmp_path: Path, text: str, says: str
+) -> None:
+    """The text goes as a header: one too large ends the connection for every call on it."""
+
+    def allocate(asked: Sequence[str]) -> ContainerAnswer:
+        if len(asked[0]) > 1:
+            raise AllocationError(f"unknown device {asked[0]}")
+        return ContainerAnswer()
+
+    server = PluginServer(tmp_path / "x.sock", Offer(offer("a").devices, allocate))
+    await server.start()
+    with Directory(tmp_path) as directory:
+        channel = Channel(path=directory.short("x.sock"))
+        stub = api_grpc.DevicePluginStub(channel)
+        for _ in range(3):
+            with pytest.raises(GRPCError) as refused:
+                await stub.Allocate(_request(text), timeout=DEADLINE_S)
+            assert (refused.value.message or "").endswith(says)
+            assert len(refused.value.message or "") <= 1000
+            await stub.Allocate(_request("a"), timeout=DEADLINE_S)
+        channel.close()
+    await server.close()
+
+
+async def test_a_call_that_fails_inside_does_not_block_the_next(tmp_path: Path) -> None:
+    def allocate(asked: Sequence[str]) -> ContainerAnswer:
+        if asked[0] != "a":
+            raise ValueError(asked[0])
+        return ContainerAnswer()
+
+    server = PluginServer(tmp_path / "x.sock", Offer(offer("a").devices, allocate))
+    await server.start()
+    with Directory(tmp_path) as directory:
+        channel = Channel(path=directory.short("x.sock"))
+        stub = api_grpc.DevicePluginStub(channel)
+        with pytest.raises(GRPCError, match="Internal Server Error"):
+            await stub.Allocate(_request("x" * 3_000_000), timeout=DEADLINE_S)
+        await stub.Allocate(_request("a"), timeout=DEADLINE_S)
+        channel.close()
+    await server.close()
+
+
+def _request(device_id: str) -> api_pb2.AllocateRequest:
+    return api_pb2.AllocateRequest(
+        container_requests=[api_pb2.ContainerAllocateRequest(devices_ids=[device_id])]
+    )
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from gpuready.protos.deviceplugin.v1beta1 import api_grpc, api_pb2
 API_VERSION = "v1beta1"
 
 _HANG_UP_S = 1.0
+_LONGEST_ERROR = 1000  # characters; the text goes as a header, and one too large ends the whole connection
 
 
 class PluginServer:
@@ -41,7 +42,7 @@ class PluginServer:
         self._file: tuple[int, int, int] | None = None
 
     async def start(self) -> None:
-        """Listen; raises OSError, with nothing left open, when the path or its directory does not allow it."""
+        """Listen; raises OSError, with nothing left open, when path or directory do not allow it."""
         directory = Directory(self.path.parent)
         try:
             await self._listen(directory)
@@ -136,7 +137,7 @@ class _Service(api_grpc.DevicePluginBase):
         try:
             answers = [self._offer.allocate(list(one.devices_ids)) for one in request.container_requests]
         except AllocationError as exc:
-            raise GRPCError(Status.UNKNOWN, str(exc)) from exc
+            raise GRPCError(Status.UNKNOWN, _shortened(str(exc))) from exc
         await stream.send_message(
             api_pb2.AllocateResponse(container_responses=[_message_of(answer) for answer in answers])
         )
@@ -220,6 +221,10 @@ class _TrackingServer(Server):
                 await self.wait_closed()
         except TimeoutError:
             pass
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST_ERROR else text[: _LONGEST_ERROR - 1] + "…"
 
 
 def options_of(offer: Offer) -> api_pb2.DevicePluginOptions:

@@ -24,10 +24,7 @@ from gpuready.node.kubelet.sockets import identity_of
 WATCHDOG_S = 2.0
 # No stream for this long: the kubelet lost us without saying so (a failed dial shows only in its log; an old
 # stream's end may have thrown out the new registration). A kubelet that restarts is back under a new socket.
-FIRST_RETRY_S, LONGEST_RETRY_S = (
-    1.0,
-    30.0,
-)  # for a plugin that cannot be served; no event tells of descriptors
+FIRST_RETRY_S, LONGEST_RETRY_S = 1.0, 30.0  # for a plugin that cannot be served
 
 
 @dataclass
@@ -278,7 +275,7 @@ def _reason_of(exc: OSError, path: Path) -> str:
 
 
 def _place_of(socket: Path) -> tuple[object, ...]:
-    """What decides whether a socket can be made there. Not the directory's times: our own try changes them."""
+    """What decides whether a socket can be made there; not the directory's times: our try changes them."""
     try:
         status = socket.parent.stat()
         directory = status.st_dev, status.st_ino, status.st_mode, status.st_uid

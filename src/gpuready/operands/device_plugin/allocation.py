@@ -86,10 +86,19 @@ def _refuse_unknown(asked: Sequence[str], resource: str, targets: Mapping[str, T
     unknown = [device_id for device_id in asked if device_id not in targets]
     if unknown:
         raise AllocationError(
-            f"unknown device {', '.join(unknown)} for {resource}",
+            f"unknown device {_listed(unknown)} for {resource}",
             why="this node no longer offers it: the GPU is gone, or its sharing was changed",
             next_step="delete the pod; its replacement gets one of the devices offered now",
         )
+
+
+def _listed(ids: Sequence[str]) -> str:
+    """Whoever asks chooses the ids: neither their length nor their number may swell what we say."""
+    text = ", ".join(one if len(one) <= _ID_SHOWN else one[: _ID_SHOWN - 1] + "…" for one in ids[:_IDS_SHOWN])
+    return f"{text} and {len(ids) - _IDS_SHOWN} more" if len(ids) > _IDS_SHOWN else text
+
+
+_ID_SHOWN, _IDS_SHOWN = 64, 4
 
 
 def _refuse_more_than_one(asked: Sequence[str], resource: str) -> None:

@@ -158,3 +158,11 @@ def test_an_unknown_device_names_itself_and_the_likely_cause() -> None:
         AllocationError, match=r"unknown device C::0 for nvidia\.com/gpu.*sharing was changed"
     ):
         allocate(["C::0"], "nvidia.com/gpu", SHARED, Rules())
+
+
+def test_ids_are_cut_and_counted_in_what_is_said_of_them() -> None:
+    with pytest.raises(AllocationError) as refused:
+        allocate(["x" * 3_000_000] * 1000, "nvidia.com/gpu", SHARED, Rules())
+    assert f"{'x' * 63}…, " in str(refused.value)
+    assert "… and 996 more for nvidia.com/gpu" in str(refused.value)
+    assert len(str(refused.value)) < 1000

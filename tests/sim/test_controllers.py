@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +25,7 @@ from gpuready_sim.client import (
 from gpuready_sim.cluster.control_plane import EmbeddedControlPlane
 from gpuready_sim.cluster.handle import Cluster
 from gpuready_sim.cluster.places import Place
+from gpuready_sim.cluster.processes import LAUNCH
 from gpuready_sim.controllers.events import now_text
 from gpuready_sim.controllers.run import Settings, run_controllers
 
@@ -173,6 +177,63 @@ async def test_a_silent_node_turns_unknown_and_its_pods_unready_and_a_renewed_le
     assert not (await cluster.node("alive"))["spec"].get("taints")
     for name in ("silent", "alive"):
         await cluster.client.delete(NODES, name)
+
+
+async def test_a_server_that_hangs_longer_than_the_grace_makes_no_node_silent(cluster, api_server_pid):
+    await add_node(cluster, "patient")
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "patient", "namespace": "kube-node-lease"},
+        "spec": {"holderIdentity": "patient"},
+    }
+    await cluster.client.create(LEASES, lease)
+    renewals: asyncio.Queue[int] = asyncio.Queue()
+
+    async def renew() -> None:
+        for count in range(1000):
+            patch = {"spec": {"leaseTransitions": count}}
+            await cluster.client.merge_patch(LEASES, "patient", patch, "kube-node-lease")
+            renewals.put_nowait(count)
+            await asyncio.sleep(0.2)
+
+    async def renewed(times: int) -> None:
+        for _ in range(times):
+            await asyncio.wait_for(renewals.get(), 10)
+
+    renewing = asyncio.create_task(renew())
+    await renewed(2)
+    _, version = await cluster.client.list(NODES)
+    os.kill(api_server_pid, signal.SIGSTOP)
+    try:
+        await asyncio.sleep(3.5)  # three times the grace: the time itself is what is tested
+    finally:
+        os.kill(api_server_pid, signal.SIGCONT)
+    await renewed(8)
+    renewing.cancel()
+
+    seen = [await cluster.node("patient")]
+    async for kind, node in cluster.client.watch(NODES, version, timeout_s=1):
+        if kind != "BOOKMARK" and node["metadata"]["name"] == "patient":
+            seen.append(node)
+    assert {c["status"] for n in seen for c in n["status"]["conditions"] if c["type"] == "Ready"} == {"True"}
+    await cluster.client.delete(NODES, "patient")
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def api_server_pid(cluster) -> int:
+    """The server itself, not the launcher above it."""
+    mark = f"--data\0{cluster.place.data}\0".encode()
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes()
+        except OSError:
+            continue
+        if mark in words and not words.startswith(str(LAUNCH).encode()):
+            found.append(int(path.parent.name))
+    (pid,) = found
+    return pid
 
 
 async def test_pods_of_a_deleted_node_are_collected(cluster):

@@ -17,6 +17,7 @@ from gpuready_sim.controllers.nodes import health
 
 log = logging.getLogger(__name__)
 CHECK_S = 1.0
+PROMPT_S = 1.0  # an API server that needs longer than this to answer may have kept leases from us
 GONE_NODE_QUARANTINE_S = 2.0
 
 
@@ -31,6 +32,7 @@ class NodeController:
         self._loop = KeyedLoop("node controller", self._sync)
         self._evictions = KeyedLoop("taint eviction", self._evict)
         self._renewed: dict[str, float] = {}  # node -> when we last saw its lease change
+        self._silent: set[str] = set()  # nodes that were so at the last check
         self._missing: dict[str, float] = {}  # node named by pods -> since when it is not there
         caches.nodes.add_handler(self._node_changed)
         caches.leases.add_handler(self._lease_changed)
@@ -46,6 +48,7 @@ class NodeController:
         name = (new or old or {})["metadata"]["name"]
         if new is None:
             self._renewed.pop(name, None)
+            self._silent.discard(name)
             return
         if old is None:
             self._renewed[name] = time.monotonic()
@@ -68,28 +71,40 @@ class NodeController:
         before = time.monotonic()
         while True:
             await asyncio.sleep(CHECK_S)
+            sees = await self._sees_leases()
             now = time.monotonic()
-            blind = not (self._caches.leases.connected and self._caches.nodes.connected)
-            if blind or now - before > 3 * CHECK_S:
+            if not sees or now - before > 3 * CHECK_S:
                 # Not knowing is not silence: after an outage everyone gets the full grace again.
                 self._renewed = dict.fromkeys(self._caches.nodes.objects, now)
             before = now
-            for name in self._silent(now):
+            self._silent = self._silent_for(self._grace_s, now)
+            for name in self._silent:
                 self._loop.mark(name)
             await self._collect_pods(now)
 
-    def _silent(self, now: float) -> list[str]:
-        return [
-            name
-            for name in self._caches.nodes.objects
-            if now - self._renewed.setdefault(name, now) > self._grace_s
-        ]
+    async def _sees_leases(self) -> bool:
+        """Whether a renewal would have reached us: the watches are open, and the API server answers.
+
+        A server that hangs keeps its watches open, so it has to be asked.
+        """
+        asked = time.monotonic()
+        try:
+            await self._client.raw_bytes("GET", "/readyz")
+        except (ApiStatus, Unreachable):
+            return False
+        connected = self._caches.leases.connected and self._caches.nodes.connected
+        return connected and time.monotonic() - asked <= PROMPT_S
+
+    def _silent_for(self, grace_s: float, now: float) -> set[str]:
+        return {
+            name for name in self._caches.nodes.objects if now - self._renewed.setdefault(name, now) > grace_s
+        }
 
     async def _sync(self, name: str) -> float | None:
         node = self._caches.nodes.get(name)
         if node is None:
             return None
-        if name in self._silent(time.monotonic()):
+        if name in self._silent:
             await self._mark_silent(node)
         wanted = health.wanted_taints(node, now_text())
         if wanted is not None:

@@ -96,7 +96,7 @@ def build(
     now: str,
     previous: Sequence[Mapping[str, Any]] = (),
 ) -> Object:
-    """The status of an admitted pod; `previous` are the conditions as they were last written."""
+    """The status of an admitted pod; `previous` are the conditions as the API server has them."""
     current = phase(pod, records)
     terminating = bool(pod["metadata"].get("deletionTimestamp"))
     if terminating and all(r.terminated for r in records if not r.init) and current == "Running":
@@ -123,6 +123,14 @@ def rejected(reason: str, message: str, start_time: str) -> Object:
         "message": f"Pod was rejected: {message}",
         "startTime": start_time,
     }
+
+
+def replacing(status: Object) -> Object:
+    """The status as a strategic merge patch: what conditions no longer say goes, whoever said it."""
+    if "conditions" not in status:
+        return status
+    unsaid = {"reason": None, "message": None}
+    return {**status, "conditions": [{**unsaid, **condition} for condition in status["conditions"]]}
 
 
 def conditions(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from gpuready_sim.client import PODS, ApiStatus, NotFound, Unreachable
@@ -36,7 +36,6 @@ class PodWorker:
         self._is_off = False  # its node is
         self._node = node
         self._start_time = (pod.get("status") or {}).get("startTime") or timestamp()
-        self._conditions: Sequence[Mapping[str, Any]] = (pod.get("status") or {}).get("conditions") or []
         self._records = [record_of(spec, pod, init) for spec, init in containers_of(pod)]
         self._loops: dict[str, ContainerLoop] = {}
         self._rejection: Rejection | None = None
@@ -49,7 +48,9 @@ class PodWorker:
         self._runs: list[asyncio.Task[int]] = []
         self._life: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
-        self._sent: Pod = {}
+        self._stored = pod  # the newest that the API server showed or answered
+        self._sent: Pod = {}  # the status last written, and the whole status that this made
+        self._answer: Pod = {}
         self._admitted = False
 
     # --- what happens to it -----------------------------------------------------------------------------
@@ -70,6 +71,7 @@ class PodWorker:
         if _downward(pod) != _downward(self.pod):
             self._refresh.set()
         self.pod = pod
+        self._note(pod)
         if self._is_off:
             self._power_on()
         self._touched.set()
@@ -278,7 +280,7 @@ class PodWorker:
             await self._touched.wait()
             self._touched.clear()
             status = self._status()
-            if not status or status == self._sent:
+            if not status or self._is_told(status):
                 continue
             try:
                 await self._send(status)
@@ -289,14 +291,23 @@ class PodWorker:
                 await asyncio.sleep(RETRY_S)
                 self._touched.set()
 
+    def _is_told(self, status: Pod) -> bool:
+        """Written already, and nobody (the node lifecycle controller) wrote over it since."""
+        return status == self._sent and self._stored.get("status") == self._answer
+
     async def _send(self, status: Pod) -> None:
         meta = self.pod["metadata"]
-        patch = {"metadata": {"uid": self.uid}, "status": status}
-        await self._node.client.strategic_patch(
+        patch = {"metadata": {"uid": self.uid}, "status": pod_status.replacing(status)}
+        answer = await self._node.client.strategic_patch(
             PODS, meta["name"], patch, meta["namespace"], subresource="status"
         )
-        self._sent = status
-        self._conditions = status.get("conditions", self._conditions)
+        self._sent, self._answer = status, answer.get("status") or {}
+        self._note(answer)
+
+    def _note(self, pod: Pod) -> None:
+        """Keep the newest: the watch may still tell of what was before our own write."""
+        if _version(pod) >= _version(self._stored):
+            self._stored = pod
 
     def _status(self) -> Pod:
         if self._rejection is not None:
@@ -311,7 +322,7 @@ class PodWorker:
             address=self._node.address,
             start_time=self._start_time,
             now=timestamp(),
-            previous=self._conditions,
+            previous=(self._stored.get("status") or {}).get("conditions") or [],
         )
 
     def _devices_of(self, container: str) -> list[Pod]:
@@ -363,6 +374,10 @@ class PodWorker:
 def _downward(pod: Mapping[str, Any]) -> tuple[Any, Any]:
     """What a running pod's downward API volumes can show of a change."""
     return pod["metadata"].get("labels"), pod["metadata"].get("annotations")
+
+
+def _version(pod: Mapping[str, Any]) -> int:
+    return int(pod["metadata"].get("resourceVersion") or 0)
 
 
 def _init_policy(policy: str) -> str:

@@ -151,3 +151,15 @@ def test_amounts_of_a_pod_are_the_sum_but_at_least_the_largest_init_container() 
 )
 def test_extended_resource_names(name: str, fine: bool) -> None:
     assert is_extended_resource_name(name) is fine
+
+
+def test_a_patch_of_the_status_takes_back_what_conditions_no_longer_say() -> None:
+    record = Record("main", "i", state=RUNNING, ready=True)
+    built = pod_status.build(pod(), [record], address="", start_time="", now="t", previous=[])
+    patched = {c["type"]: c for c in pod_status.replacing(built)["conditions"]}
+    assert patched["Ready"]["status"] == "True"
+    assert (patched["Ready"]["reason"], patched["Ready"]["message"]) == (None, None)
+    record.ready = False
+    built = pod_status.build(pod(), [record], address="", start_time="", now="t", previous=[])
+    patched = {c["type"]: c for c in pod_status.replacing(built)["conditions"]}
+    assert patched["Ready"]["reason"] == "ContainersNotReady"

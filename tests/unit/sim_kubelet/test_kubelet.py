@@ -488,6 +488,22 @@ async def test_a_node_that_others_called_not_ready_says_that_it_is(node: Node, c
     )
 
 
+async def test_a_pod_that_others_called_not_ready_says_that_it_is(node: Node, client: SimClient) -> None:
+    made = await node.run(pod(containers=[sleeper()]))
+    before = await node.until_pod(made, is_ready)
+    name = made["metadata"]["name"]
+    wrong = {"type": "Ready", "status": "False", "reason": "ContainersNotReady", "message": "wrong"}
+    patch = {"status": {"conditions": [{**wrong, "lastTransitionTime": "2020-01-01T00:00:00Z"}]}}
+    written = await client.strategic_patch(PODS, name, patch, "default", subresource="status")
+    assert not is_ready(written)
+    after = await node.until_pod(made, is_ready)
+    ready = next(c for c in after["status"]["conditions"] if c["type"] == "Ready")
+    assert not ready.get("reason")
+    assert not ready.get("message")
+    assert ready["lastTransitionTime"] > "2020"
+    assert after["status"]["containerStatuses"] == before["status"]["containerStatuses"]
+
+
 async def test_a_quiet_node_is_not_written_to(make_node: Callable[..., Any], client: SimClient) -> None:
     node = await make_node(timing=replace(FAST, status_interval_s=0.02))
     before = await client.get(NODES, node.name)

@@ -5,7 +5,6 @@ A test that passes although it stands here fails: take it out.
 
 KNOWN = {
     "a-secret-keeps-bytes-and-takes-text": "the place of the wrong byte in a message",
-    "lists-with-keys-are-owned-element-by-element": "an applied list that names one key twice is taken",
     "apply-of-another-subresource-has-its-own-entry": "there is no scale subresource",
     "what-apply-refuses": "an applied object of another kind, and a selector that is missing, in other words",
     "a-gpu-node-tells-its-chain": "errors in a status are named from the object on, not from the status on",

@@ -207,6 +207,25 @@ def _indexed(items: list[Any], schema: Schema) -> list[tuple[str, Any]]:
     return [(element_key(item, schema), item) for item in items]
 
 
+def repeated_element(
+    value: Any, schema: Schema, path: tuple[str, ...] = ()
+) -> tuple[tuple[str, ...], str] | None:
+    """The first associative list that names an element twice, as (path, element); None when none does."""
+    if isinstance(value, dict) and schema.relation == GRANULAR:
+        children = [((*path, f"f:{name}"), child, schema.child(name)) for name, child in value.items()]
+    elif isinstance(value, list) and schema.relation in (MAP, SET):
+        element, seen = schema.element(), set[str]()
+        for key, _ in _indexed(value, schema):
+            if key in seen:
+                return path, key
+            seen.add(key)
+        children = [((*path, key), item, element) for key, item in _indexed(value, schema)]
+    else:
+        return None
+    found = (repeated_element(child, kind, at) for at, child, kind in children)
+    return next((one for one in found if one is not None), None)
+
+
 # --- two objects ---
 
 

@@ -13,7 +13,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from gpuready_sim.apiserver import apply as applying
-from gpuready_sim.apiserver import deletion, kinds, metadata, schemas, scope, structural, views
+from gpuready_sim.apiserver import (
+    deletion,
+    kinds,
+    metadata,
+    schemas,
+    scope,
+    structural,
+    typed_patches,
+    views,
+)
 from gpuready_sim.apiserver.deletion import DeleteOptions
 from gpuready_sim.apiserver.failures import (
     Failure,
@@ -193,7 +202,7 @@ class Writes:
             raise conflict(resource.plural, resource.group, key[1], f"uid mismatch: {why}")
         if entry is None and subresource:
             raise not_found(resource.plural, resource.group, key[1])
-        _refuse_untypable(applied, resource)
+        typed_patches.refuse_untypable(applied, resource)
         wanted = scope.own_part(self._known_fields(wanted, resource, options), resource, subresource)
         live = views.converted(entry.obj, resource) if entry is not None else None
         if live is not None and given_version and given_version != live["metadata"]["resourceVersion"]:
@@ -382,40 +391,6 @@ def _is_tracked(new: Obj, old: Obj) -> bool:
     """Whether anybody owns fields; if nobody does, because that was cleared, only an apply begins anew."""
     entries = new["metadata"].get("managedFields") or old["metadata"].get("managedFields")
     return bool(entries) and entries != [{}]
-
-
-def _refuse_untypable(applied: Obj, resource: ResourceType) -> None:
-    """An applied object must fit its schema exactly: nothing is pruned or converted on its way.
-
-    raises  Failure 500, as really
-    """
-    if resource.custom is not None:
-        why = [f".{path}: field not declared in schema" for path in resource.custom.unknown_fields(applied)]
-    else:
-        why = [
-            _untyped(error)
-            for error in schemas.validate_builtin(applied, strict=True)
-            if error.type in _UNTYPED
-        ]
-    if why:
-        meta = applied.get("metadata") or {}
-        place = f"{meta.get('namespace', '')}/{meta.get('name', '')}; "
-        place += f"{'' if resource.group else '/'}{resource.api_version}, Kind={resource.kind}"
-        raise Failure(500, "", f"failed to create typed patch object ({place}): {why[0]}")
-
-
-_UNTYPED = {"Unknown", "Decode"}
-
-
-def _untyped(error: FieldError) -> str:
-    if error.type == "Unknown":
-        return f".{error.path}: field not declared in schema"
-    wanted = "string" if "of type string" in error.detail else error.detail.rpartition("of type ")[2]
-    return f".{error.path}: expected {wanted}, got &value.valueUnstructured{{Value:{_go_text(error.value)}}}"
-
-
-def _go_text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _unreadable(obj: Obj, resource: ResourceType, options: WriteOptions, why: str) -> Failure:

@@ -1,7 +1,7 @@
 """Our own CRDs: what is pruned, defaulted, refused, and with which words."""
 
 from ..transcript import Scenario
-from .words import CRDS, GPU_NODES, POLICIES, delete, get, gpu_node, patch, policy, post, put
+from .words import CRDS, GPU_NODES, POLICIES, apply, delete, get, gpu_node, patch, policy, post, put
 
 P, N = f"{POLICIES}/$NS", f"{GPU_NODES}/$NS"
 
@@ -18,6 +18,16 @@ SCENARIOS = [
             patch("merge", P, {"spec": {"driver": {"bogus": 1}}}, fieldValidation="Warn"),
             delete(P),
             post(POLICIES, policy({"nonsense": 1}), fieldValidation="Strict"),
+        ],
+    ),
+    Scenario(
+        "what is applied must be in the schema",
+        [
+            apply(P, policy({"nonsense": 1})),
+            apply(P, policy({"driver": {"enabled": True, "nonsense": {"a": 1}}}), force="true"),
+            apply(P, policy({"driver": {"enabled": "yes"}})),
+            apply(P, policy({"driver": {"env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]}})),
+            delete(P),
         ],
     ),
     Scenario(

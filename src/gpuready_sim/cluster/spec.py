@@ -19,6 +19,7 @@ Only `nodes` and each `name` are required. An error names the path, the value an
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,7 +28,8 @@ from typing import Any
 
 import yaml
 
-from gpuready_sim.controllers.quantity import parse_quantity
+from gpuready_sim.apiserver.names import label_value_errors, qualified_name_errors
+from gpuready_sim.apiserver.quantity import parse_quantity
 from gpuready_sim.errors import SimulatorError
 from gpuready_sim.hardware.catalogue import MODELS
 
@@ -36,6 +38,10 @@ DEFAULT_KERNEL = "5.15.0-116-generic"
 MAX_GPUS = 32
 DRIVER_PLACES = ("host", "container", "none")
 TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+NAME_WORDS = "lower case letters, digits and '-', at most 63, as for any node"
+KEY_WORDS = "a label key such as nvidia.com/gpu"
+LABEL_WORDS = "at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends"
+MIN_GRACE_S = 1
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _DRIVER_VERSION = re.compile(r"\d+(\.\d+){1,2}")
 
@@ -92,7 +98,7 @@ class ClusterSpec:
         if not nodes:
             raise reader.error("nodes", tree.get("nodes"), "a list with at least one node")
         _refuse_doubles(nodes, source)
-        return cls(tuple(nodes), float(reader.number_at("nodeGraceSeconds", 8)))
+        return cls(tuple(nodes), float(reader.number_at("nodeGraceSeconds", 8, least=MIN_GRACE_S)))
 
 
 def read_spec(path: Path) -> str:
@@ -115,12 +121,15 @@ def _nodes(entry: _Reader) -> list[NodeSpec]:
     entry.only("name", "count", "gpus", "driver", "kernel", "os", "labels", "taints", "cpu", "memory")
     name = entry.text_at("name")
     if not name or not _NAME.fullmatch(name):
-        raise entry.error("name", name, "lower case letters, digits and '-', at most 63, as for any node")
+        raise entry.error("name", name, NAME_WORDS)
     gpus = _gpus(entry)
     where, version = _driver(entry, bool(gpus))
     system = entry.child("os")
     system.only("id", "version")
     names = [f"{name}-{i}" for i in range(entry.count_at("count"))] if "count" in entry else [name]
+    for one in names:
+        if not _NAME.fullmatch(one):
+            raise entry.error("name", one, NAME_WORDS)
     return [
         NodeSpec(
             name=one,
@@ -130,8 +139,8 @@ def _nodes(entry: _Reader) -> list[NodeSpec]:
             kernel=entry.text_at("kernel", DEFAULT_KERNEL),
             os_id=system.text_at("id", "ubuntu"),
             os_version=system.text_at("version", "22.04"),
-            labels=entry.strings_at("labels"),
-            taints=tuple(_taint(taint) for taint in entry.list_at("taints")),
+            labels=_labels(entry.child("labels")),
+            taints=_taints(entry),
             cpu=entry.quantity_at("cpu", "16"),
             memory=entry.quantity_at("memory", "64Gi"),
         )
@@ -194,16 +203,39 @@ def _driver(entry: _Reader, has_gpus: bool) -> tuple[str, str | None]:
     return where, version or DEFAULT_DRIVER_VERSION
 
 
+def _labels(labels: _Reader) -> dict[str, str]:
+    found = labels.strings()
+    for key, value in found.items():
+        if qualified_name_errors(key):
+            raise labels.error(key, key, KEY_WORDS)
+        if label_value_errors(value):
+            raise labels.error(key, value, LABEL_WORDS)
+    return found
+
+
+def _taints(entry: _Reader) -> tuple[Mapping[str, str], ...]:
+    taints: dict[tuple[str, str], Mapping[str, str]] = {}
+    for reader in entry.list_at("taints"):
+        taint = _taint(reader)
+        key, effect = taint["key"], taint["effect"]
+        if (key, effect) in taints:
+            raise reader.error("key", key, f"another one: this node has a taint {key}:{effect} already")
+        taints[key, effect] = taint
+    return tuple(taints.values())
+
+
 def _taint(taint: _Reader) -> dict[str, str]:
     taint.only("key", "value", "effect")
     key, effect = taint.text_at("key"), taint.text_at("effect", "NoSchedule")
-    if not key:
-        raise taint.error("key", key, "a label key such as nvidia.com/gpu")
+    if qualified_name_errors(key):
+        raise taint.error("key", key, KEY_WORDS)
     if effect not in TAINT_EFFECTS:
         raise taint.error(
             "effect", effect, f"one of {', '.join(TAINT_EFFECTS)}", guess=_near(effect, TAINT_EFFECTS)
         )
     value = taint.text_at("value")
+    if label_value_errors(value):
+        raise taint.error("value", value, LABEL_WORDS)
     return {"key": key, "effect": effect} | ({"value": value} if value else {})
 
 
@@ -265,14 +297,17 @@ class _Reader:
             )
         return str(value)
 
-    def strings_at(self, key: str) -> dict[str, str]:
-        child = self.child(key)
-        return {name: child.text_at(name) for name in child._value}
+    def strings(self) -> dict[str, str]:
+        """The whole mapping, as texts."""
+        for key in self._value:
+            if not isinstance(key, str):
+                raise self.error(str(key), key, "a text in quotes")
+        return {key: self.text_at(key) for key in self._value}
 
-    def number_at(self, key: str, default: float) -> float:
+    def number_at(self, key: str, default: float, *, least: float) -> float:
         value = self._value.get(key, default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-            raise self.error(key, value, "a number, 0 or more")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < math.inf:
+            raise self.error(key, value, f"a number, {least:g} or more")
         return value
 
     def count_at(self, key: str) -> int:
@@ -282,11 +317,14 @@ class _Reader:
         return value
 
     def quantity_at(self, key: str, default: str) -> str:
+        """More than nothing of it."""
         value = self._value.get(key, default)
         try:
-            parse_quantity(value)
-        except ValueError as exc:
-            raise self.error(key, value, "a quantity such as 16, 500m or 64Gi") from exc
+            positive = parse_quantity(str(value)) > 0
+        except ValueError:
+            positive = False
+        if not positive:
+            raise self.error(key, value, "a quantity above 0 such as 16, 500m or 64Gi")
         return str(value)
 
     def error(self, key: str, value: object, allowed: str, *, guess: str = "") -> SpecError:

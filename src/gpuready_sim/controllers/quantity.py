@@ -15,11 +15,13 @@ _SUFFIXES = {
     "G": Decimal(10**9),
     "T": Decimal(10**12),
     "P": Decimal(10**15),
+    "E": Decimal(10**18),
     "Ki": Decimal(2**10),
     "Mi": Decimal(2**20),
     "Gi": Decimal(2**30),
     "Ti": Decimal(2**40),
     "Pi": Decimal(2**50),
+    "Ei": Decimal(2**60),
 }
 
 Amounts = dict[str, Decimal]

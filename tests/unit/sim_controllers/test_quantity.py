@@ -11,7 +11,16 @@ from gpuready_sim.controllers.quantity import parse_quantity, requests_of
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("500m", "0.5"), ("1Gi", "1073741824"), ("1e3", "1000"), ("2", "2"), (3, "3"), ("1M", "1000000")],
+    [
+        ("500m", "0.5"),
+        ("1Gi", "1073741824"),
+        ("1e3", "1000"),
+        ("2", "2"),
+        (3, "3"),
+        ("1M", "1000000"),
+        ("1E", "1e18"),
+        ("1Ei", str(2**60)),
+    ],
 )
 def test_quantities_are_exact(text, value):
     assert parse_quantity(text) == Decimal(value)

@@ -20,7 +20,10 @@ import pytest_asyncio
 from gpuready_sim.client import DAEMON_SETS, NODES, PODS
 from gpuready_sim.cluster.handle import Cluster
 from gpuready_sim.cluster.places import Place, State, running_pid
+from gpuready_sim.cluster.spec import ClusterSpec, NodeSpec
+from gpuready_sim.cluster.supervisor import supervise
 from gpuready_sim.control import Refused
+from gpuready_sim.kubelet.node_writer import RegistrationRefused
 
 ONE_CPU_NODE = "nodes: [{name: cpu-0}]"
 FOUR_NODES = """
@@ -246,6 +249,25 @@ async def test_an_api_server_that_was_away_finds_all_nodes_ready(cluster):
 
     nodes, _ = await cluster.client.list(NODES)
     assert {"cpu-0", "cpu-1", "l4-0"} <= {n["metadata"]["name"] for n in nodes if has_condition("Ready")(n)}
+
+
+async def test_a_cluster_with_a_node_that_the_server_refuses_ends_with_the_reason(state_home: Path):
+    place = Place.of("refused")
+    nodes = (NodeSpec("fine"), NodeSpec("unlabelled", labels={"b ad": "1"}))
+    with pytest.raises(RegistrationRefused) as caught:
+        await supervise(
+            place,
+            ClusterSpec(nodes),
+            with_operator=False,
+            on_clean=lambda: None,
+            on_ready=lambda _: pytest.fail("it is not ready"),
+            stop=asyncio.Event(),
+        )
+
+    assert "unlabelled" in caught.value.what
+    assert "b ad" in caught.value.why
+    await until(lambda: not processes_naming(str(place.directory)), what="the cluster's processes to end")
+    assert place.state is State.ENDED
 
 
 async def test_kill_9_of_the_supervisor_leaves_no_process_and_the_next_up_starts_clean(start_cluster):

@@ -112,7 +112,13 @@ class Supervisor:
         client = await stack.enter_async_context(SimClient(access, user_agent="sim-kubelet"))
         stack.push_async_callback(self._power_off)
         tls = {m.name: self.control_plane.kubelet_tls(m.name, m.address) for m in self.machines.values()}
-        await asyncio.gather(*(m.start(client, tls[m.name]) for m in self.machines.values()))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for machine in self.machines.values():
+                    group.create_task(machine.start(client, tls[machine.name]))
+        except ExceptionGroup as failed:
+            first = failed.exceptions[0]  # the others were stopped for it
+            raise first from first.__cause__
 
     async def _power_off(self) -> None:
         await asyncio.gather(*(machine.stop() for machine in self.machines.values()), return_exceptions=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuready_sim.client import LEASES, NODES, AlreadyExists, ApiStatus, NotFound, SimClient, Unreachable
+from gpuready_sim.errors import SimulatorError
 from gpuready_sim.kubelet.clock import micro_timestamp, timestamp
 from gpuready_sim.kubelet.device_manager import DeviceManager
 from gpuready_sim.kubelet.events import EventRecorder
@@ -28,6 +29,11 @@ log = logging.getLogger(__name__)
 
 LEASE_NAMESPACE = "kube-node-lease"
 RETRY_S = 0.5
+NEVER_ACCEPTED = (400, 422)  # the same Node would be refused again
+
+
+class RegistrationRefused(SimulatorError):
+    """The API server does not accept this Node, now or later."""
 
 
 class NodeWriter:
@@ -65,7 +71,10 @@ class NodeWriter:
         self._changed.set()
 
     async def register(self) -> None:
-        """Until the API server has the Node as this boot of the machine makes it."""
+        """Until the API server has the Node as this boot of the machine makes it.
+
+        raises RegistrationRefused when it never will
+        """
         self._facts = read_machine(self._root)
         self._ready_since = timestamp()
         self._written = {}
@@ -74,8 +83,17 @@ class NodeWriter:
                 await self._register()
                 return
             except (ApiStatus, Unreachable) as exc:
+                if isinstance(exc, ApiStatus) and exc.code in NEVER_ACCEPTED:
+                    raise self._refused(exc) from exc
                 log.info("cannot register: node=%s error=%s", self._identity.name, exc)
                 await asyncio.sleep(RETRY_S)
+
+    def _refused(self, answer: ApiStatus) -> RegistrationRefused:
+        return RegistrationRefused(
+            f"node {self._identity.name} cannot be registered",
+            why=f"the API server refuses it: {answer.message}",
+            next_step="correct the node in cluster.yaml",
+        )
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:

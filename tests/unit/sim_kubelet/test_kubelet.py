@@ -11,6 +11,7 @@ import pytest
 
 from gpuready_sim.client import CONFIG_MAPS, EVENTS, LEASES, NODES, PODS, ApiStatus, Object, SimClient
 from gpuready_sim.hardware import machine
+from gpuready_sim.kubelet.node_writer import RegistrationRefused
 
 from .conftest import FAST, Node, until, watch_until
 from .plugins import Plugin
@@ -55,6 +56,15 @@ async def test_a_node_says_what_it_is(make_node: Callable[..., Any], client: Sim
     assert {c["type"]: c["status"] for c in node["status"]["conditions"]}["Ready"] == "True"
     lease = await until(client, LEASES, made.name, lambda lease: True, "kube-node-lease")
     assert lease["spec"]["holderIdentity"] == made.name
+
+
+async def test_a_node_that_the_server_never_accepts_does_not_start_and_says_why(
+    make_node: Callable[..., Any],
+) -> None:
+    with pytest.raises(RegistrationRefused) as caught:
+        await make_node(labels={"b ad": "1"})
+    assert "cannot be registered" in caught.value.what
+    assert "b ad" in caught.value.why
 
 
 async def test_device_changes_reach_the_node_at_once(gpu_node: tuple[Node, Plugin]) -> None:

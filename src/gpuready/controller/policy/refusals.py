@@ -14,6 +14,8 @@ from gpuready.kube.errors import ApiStatusError
 RETRY_S = 30.0
 # The server may answer otherwise the next time: sign-in, time-out, conflict, too many requests.
 _PASSING = (401, 408, 409, 429)
+# The server blames itself (500) for an applied object whose fields do not fit the schema.
+_MISFIT = ("failed to create typed patch object", "failed to convert new object")
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class Refusals:
         return None
 
     def add(self, key: str, desired: Mapping[str, Any], error: ApiStatusError) -> None:
-        if 400 <= error.status < 500 and error.status not in _PASSING:
+        if _blames_the_object(error):
             self._known[key] = _Refusal(digest(desired), self._clock() + RETRY_S, str(error))
 
     def keep(self, keys: Collection[str]) -> None:
@@ -51,3 +53,9 @@ class Refusals:
 
     def __len__(self) -> int:
         return len(self._known)
+
+
+def _blames_the_object(error: ApiStatusError) -> bool:
+    if error.status == 500:
+        return any(text in str(error) for text in _MISFIT)
+    return 400 <= error.status < 500 and error.status not in _PASSING

@@ -1,8 +1,9 @@
 """Device plugin configuration, version v1: the text of a sharing ConfigMap's key, checked; pure.
 
-Read once by the controller; the device plugin gets the same thing as JSON. Keys match whatever their case,
-as in the original; a key that looks like a misspelt one is an error, because ignoring it would silently
-hand out whole GPUs. Settings that the original accepts and drops are dropped here too, with a warning.
+Read once by the controller; the device plugin gets the same thing as JSON, and what it would refuse is
+refused here: the last good configuration then stays. Keys match whatever their case, as in the original; a
+key that nobody knows is an error, because ignoring it would silently hand out whole GPUs. Only what the
+original accepts and drops on purpose is dropped here too, with a warning, and flags of other versions.
 
 Source: k8s-device-plugin v0.19.3, api/config/v1/{config,flags,replicas,resources}.go.
 """
@@ -13,6 +14,7 @@ import difflib
 import functools
 import re
 from collections.abc import Iterator, Mapping
+from itertools import chain, islice
 from typing import Annotated, Any
 
 import msgspec
@@ -21,7 +23,8 @@ from gpuready import names
 from gpuready.api.blocks import Base
 from gpuready.api.doc import block, doc
 from gpuready.api.openapi import Schema, schema_of
-from gpuready.api.validation import PolicyProblem, find_violations, one_of, problem
+from gpuready.api.sharing_limits import MAX_REPLICAS, MIN_REPLICAS, MPS_REFUSED
+from gpuready.api.validation import PolicyProblem, find_violations, problem
 from gpuready.errors import PolicyError
 
 VERSION = "v1"
@@ -30,8 +33,10 @@ LIST_STRATEGIES = ("envvar", "volume-mounts", "cdi-annotations", "cdi-cri")
 ID_STRATEGIES = ("uuid", "index")
 DISCOVERY_STRATEGIES = ("auto", "nvml", "tegra")
 ALLOCATION_POLICIES = ("distributed", "packed")
-MIN_REPLICAS = 2
 MAX_RESOURCE_NAME = 63
+MAX_BYTES = 256 * 1024
+MAX_NODES = 10_000  # keys and values
+MAX_PROBLEMS = 5  # told at once; looking for more would only cost time
 
 
 class PluginFlags(Base, frozen=True, kw_only=True):
@@ -85,7 +90,9 @@ class Flags(Base, frozen=True, kw_only=True):
 
 class SharedResource(Base, frozen=True, kw_only=True):
     name: Annotated[str, doc("The resource whose devices are shared, such as nvidia.com/gpu.")]
-    replicas: Annotated[int, doc("Pods that may share one device.", minimum=MIN_REPLICAS)]
+    replicas: Annotated[
+        int, doc("Pods that may share one device.", minimum=MIN_REPLICAS, maximum=MAX_REPLICAS)
+    ]
 
 
 class Sharing(Base, frozen=True, kw_only=True):
@@ -107,7 +114,7 @@ class Sharing(Base, frozen=True, kw_only=True):
 
 class SharingModes(Base, frozen=True, kw_only=True):
     time_slicing: Annotated[Sharing | None, doc("Pods take turns on a device.")] = None
-    mps: Annotated[Sharing | None, doc("Pods share a device through MPS.")] = None
+    mps: Annotated[Sharing | None, doc("Pods share a device through MPS; refused so far.")] = None
 
 
 class Imex(Base, frozen=True, kw_only=True):
@@ -125,8 +132,8 @@ class PluginConfig(Base, frozen=True, kw_only=True):
 
     @property
     def shared(self) -> Sharing | None:
-        """The sharing that counts; MPS wins where both are given, as in the original."""
-        return self.sharing.mps or self.sharing.time_slicing
+        """The sharing that counts."""
+        return self.sharing.time_slicing
 
     def to_json(self) -> dict[str, Any]:
         """JSON-ready, in the shape of the file; parses back to an equal configuration."""
@@ -155,26 +162,40 @@ def parse_with_warnings(text: str) -> ParsedConfig:
     """Like `parse_plugin_config`, with what was dropped on the way."""
     given = _loaded(text)
     warnings: list[str] = []
-    problems = [*_rename_keys(given, _schema(), "", warnings)]
-    _apply_fixed_rules(given, warnings)
-    problems += find_violations(given, _schema())
-    problems += [] if problems else _rules(given)
+    problems = _first(_rename_keys(given, _schema(), "", warnings))
+    if len(problems) < MAX_PROBLEMS:  # so every key has been looked at
+        _apply_fixed_rules(given, warnings)
+        problems = _first(chain(problems, _unsupported(given), find_violations(given, _schema())))
+        problems = problems or _first(_rules(given))
     if problems:
         raise PolicyError(
-            "; ".join(each.message for each in problems[:5]),
+            "; ".join(each.message for each in problems),
             why="the device plugin configuration is not valid",
             next_step="correct it in the ConfigMap; the last good configuration stays in use meanwhile",
         )
-    return ParsedConfig(msgspec.convert(_decodable(given), PluginConfig), tuple(warnings))
+    return ParsedConfig(msgspec.convert(_without_nulls(given), PluginConfig), tuple(warnings))
+
+
+def _first(problems: Iterator[PolicyProblem]) -> list[PolicyProblem]:
+    return list(islice(problems, MAX_PROBLEMS))
 
 
 def _loaded(text: str) -> dict[str, Any]:
     from gpuready.yaml_text import YamlError, parse_yaml
 
+    if len(text.encode(errors="replace")) > MAX_BYTES:
+        raise PolicyError(
+            f"the device plugin configuration is longer than {MAX_BYTES // 1024} KiB",
+            next_step="shorten it; the last good configuration stays in use meanwhile",
+        )
     try:
-        given = parse_yaml(text)
+        given = parse_yaml(text, max_nodes=MAX_NODES)
     except YamlError as exc:
-        raise PolicyError(f"the device plugin configuration cannot be read: {exc.what}", why=exc.why) from exc
+        raise PolicyError(
+            f"the device plugin configuration cannot be read: {exc.what}",
+            why=exc.why,
+            next_step="correct it in the ConfigMap; the last good configuration stays in use meanwhile",
+        ) from exc
     if given is None:
         return {}
     if not isinstance(given, dict):
@@ -197,7 +218,7 @@ _DROPPED = {"": ("resources",), "resources": ("rename", "devices")}
 
 
 def _rename_keys(value: Any, schema: Schema, path: str, warnings: list[str]) -> Iterator[PolicyProblem]:
-    """Bring keys to the schema's case, in place; complain of misspelt ones, drop unknown ones."""
+    """Bring keys to the schema's case, in place; complain of unknown ones, drop harmless ones."""
     if isinstance(value, list):
         for index, item in enumerate(value):
             yield from _rename_keys(item, schema.get("items", {}), f"{path}[{index}]", warnings)
@@ -205,24 +226,57 @@ def _rename_keys(value: Any, schema: Schema, path: str, warnings: list[str]) -> 
         return
     known = {name.lower(): name for name in schema["properties"]}
     dropped = _DROPPED.get(_last_field(path), ())
+    seen: dict[str, Any] = {}
     for key in list(value):
-        where = f"{path}.{key}" if path else str(key)
-        name = known.get(str(key).lower())
+        where, lower = _where(path, key), str(key).lower()
+        if lower in seen:
+            message = f'{where}: is the same key as "{_clipped(seen[lower])}"; keep one of them'
+            yield problem(where, None, "given once", message)
+        seen[lower] = key
+        name = known.get(lower)
         if name is not None:
             value[name] = value.pop(key)
             yield from _rename_keys(value[name], schema["properties"][name], where, warnings)
-        elif str(key).lower() not in dropped:
-            del_value = value.pop(key)
-            close = difflib.get_close_matches(str(key).lower(), known, n=1, cutoff=0.75)
-            if close:
-                message = f'{where}: is no key; "{known[close[0]]}" is meant?'
-                yield problem(where, del_value, one_of(sorted(schema["properties"])), message)
-            else:
+        elif lower not in dropped:
+            del value[key]
+            if _is_harmless(path, lower, known):
                 warnings.append(f"{where}: unknown, ignored")
+            else:
+                yield _unknown(path, key, known)
+
+
+def _is_harmless(path: str, key: str, known: Mapping[str, str]) -> bool:
+    """A flag of another version, or a place for anchors; anything else could be misplaced sharing."""
+    if not path:
+        return key.startswith("x-")
+    return path.lower().startswith("flags") and _close(key, known) is None
+
+
+def _unknown(path: str, key: Any, known: Mapping[str, str]) -> PolicyProblem:
+    where, close = _where(path, key), _close(str(key).lower(), known)
+    if close is not None:
+        meant = _where(path, close)
+        return problem(where, None, meant, f'{where}: is no key; "{close}" is meant?')
+    if not path and str(key).lower() in ("timeslicing", "mps"):
+        return problem(where, None, "sharing", f"{where}: is no key here; it belongs under sharing")
+    return problem(where, None, "", f"{where}: is no key; allowed: {', '.join(sorted(known.values()))}")
+
+
+def _close(key: str, known: Mapping[str, str]) -> str | None:
+    found = difflib.get_close_matches(key[:MAX_RESOURCE_NAME], known, n=1, cutoff=0.75)
+    return known[found[0]] if found else None
+
+
+def _where(path: str, key: Any) -> str:
+    return f"{path}.{_clipped(key)}" if path else _clipped(key)
+
+
+def _clipped(key: Any) -> str:
+    return str(key)[:MAX_RESOURCE_NAME]
 
 
 def _last_field(path: str) -> str:
-    return re.sub(r"\[\d+\]$", "", path).rpartition(".")[2]
+    return re.sub(r"\[\d+\]$", "", path).rpartition(".")[2].lower()
 
 
 def _apply_fixed_rules(given: dict[str, Any], warnings: list[str]) -> None:
@@ -261,19 +315,23 @@ def _pop(mapping: dict[str, Any], name: str) -> Any:
 
 # --- rules beyond the schema ----------------------------------------------------------------------------
 
-_NAME = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
+# What a GPU, or a part of one, is offered as.
+_OFFERED = re.compile(r"^nvidia\.com/(gpu|mig-[a-z0-9]([-.a-z0-9]*[a-z0-9])?)$")
+
+
+def _unsupported(given: Mapping[str, Any]) -> Iterator[PolicyProblem]:
+    sharing = given.get("sharing")
+    if isinstance(sharing, dict) and sharing.get("mps") is not None:
+        yield problem("sharing.mps", None, "absent", f"sharing.mps: {MPS_REFUSED}; use sharing.timeSlicing")
 
 
 def _rules(given: Mapping[str, Any]) -> Iterator[PolicyProblem]:
     version = given.get("version", VERSION)
     if version != VERSION:
         yield problem("version", version, VERSION)
-    sharing = given.get("sharing") or {}
-    for mode in ("timeSlicing", "mps"):
-        if sharing.get(mode) is not None:
-            yield from _resource_names(sharing[mode]["resources"], f"sharing.{mode}.resources")
-    if sharing.get("mps") is not None and (given.get("flags") or {}).get("migStrategy") == "mixed":
-        yield problem("flags.migStrategy", "mixed", "none or single together with sharing.mps")
+    slicing = (given.get("sharing") or {}).get("timeSlicing")
+    if slicing is not None:
+        yield from _resource_names(slicing["resources"], "sharing.timeSlicing.resources")
     channels = (given.get("imex") or {}).get("channelIDs") or []
     if channels not in ([], [0]):
         yield problem("imex.channelIDs", channels, "[] or [0]")
@@ -283,21 +341,11 @@ def _resource_names(resources: list[dict[str, Any]], path: str) -> Iterator[Poli
     seen: set[str] = set()
     for index, entry in enumerate(resources):
         name, where = entry["name"], f"{path}[{index}].name"
-        domain, _, short = name.rpartition("/")
-        if len(name) > MAX_RESOURCE_NAME or not _NAME.match(short) or not _NAME.match(domain):
-            yield problem(where, name, "a resource name such as nvidia.com/gpu, at most 63 characters")
+        if len(name) > MAX_RESOURCE_NAME or not _OFFERED.fullmatch(name):
+            yield problem(where, name, "a resource of a GPU: nvidia.com/gpu or nvidia.com/mig-*")
         elif name in seen:
             yield problem(where, name, "listed once", f"{where}: {name} is listed twice")
         seen.add(name)
-
-
-def _decodable(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Without nulls, which mean "not set"; MPS implies one replica per container."""
-    clean: dict[str, Any] = _without_nulls(given)
-    mps = clean.get("sharing", {}).get("mps")
-    if mps is not None:
-        mps["failRequestsGreaterThanOne"] = True
-    return clean
 
 
 def _without_nulls(value: Any) -> Any:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from gpuready.api.plugin_config import (
     parse_plugin_config,
     parse_with_warnings,
 )
+from gpuready.api.sharing_limits import MAX_REPLICAS
 from gpuready.errors import PolicyError
 
 TIME_SLICING = """
@@ -71,12 +73,14 @@ def test_what_the_original_drops_is_dropped_with_a_warning() -> None:
     text = """
 resources: {gpus: [{pattern: "*", name: mine}]}
 sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 2, rename: mine, devices: [0]}]}}
-unheardOf: 1
+flags: {unheardOf: 1}
+x-mine: {timeSlicing: 1}
 """
     parsed = parse_with_warnings(text)
 
     assert parsed.warnings == (
-        "unheardOf: unknown, ignored",
+        "flags.unheardOf: unknown, ignored",
+        "x-mine: unknown, ignored",
         "resources: ignored, resources cannot be renamed",
         "sharing.timeSlicing.resources[0].rename: ignored, resources cannot be renamed",
         "sharing.timeSlicing.resources[0].devices: ignored, all devices are shared",
@@ -86,12 +90,10 @@ unheardOf: 1
     }
 
 
-def test_mps_wins_over_time_slicing_and_gives_one_replica_per_container() -> None:
-    section = "{resources: [{name: nvidia.com/gpu, replicas: %d}]}"
-    shared = parse_plugin_config(f"sharing: {{timeSlicing: {section % 2}, mps: {section % 3}}}").shared
-
-    assert shared is not None
-    assert (shared.replicas_of("nvidia.com/gpu"), shared.fail_requests_greater_than_one) == (3, True)
+@pytest.mark.parametrize("section", ["{}", "{resources: []}", "{resources: [{name: gpu, replicas: 2}]}"])
+def test_mps_is_refused_as_by_the_plugin(section: str) -> None:
+    with pytest.raises(PolicyError, match="sharing by MPS is not supported yet; use sharing"):
+        parse_plugin_config(f"sharing: {{mps: {section}}}")
 
 
 def resources(*entries: str) -> str:
@@ -132,8 +134,62 @@ def resources(*entries: str) -> str:
         ),
         pytest.param(
             resources("{name: nvidia.com/GPU!, replicas: 2}"),
-            'sharing.timeSlicing.resources[0].name: "nvidia.com/GPU!" is not a resource name',
+            'sharing.timeSlicing.resources[0].name: "nvidia.com/GPU!" is not a resource of a GPU',
             id="no resource name",
+        ),
+        *(
+            pytest.param(
+                resources(f"{{name: {name}, replicas: 2}}"),
+                "is not a resource of a GPU: nvidia.com/gpu or nvidia.com/mig-*",
+                id=f"never offered: {name}",
+            )
+            for name in (
+                "nvidia.com/gpus",
+                "nvidia.com/gpu.shared",
+                "example.com/foo",
+                "nvidia.com/mig-",
+                "nvidia.com/mig-*",
+                "nvidia.com/mig-" + "1" * 60,
+                '"nvidia.com/gpu\\n"',
+            )
+        ),
+        *(
+            pytest.param(
+                resources(f"{{name: nvidia.com/gpu, replicas: {replicas}}}"),
+                f"sharing.timeSlicing.resources[0].replicas: {replicas} is not {MAX_REPLICAS} or less",
+                id=f"{replicas} replicas",
+            )
+            for replicas in (MAX_REPLICAS + 1, 10**9)
+        ),
+        pytest.param(
+            resources("{name: nvidia.com/gpu, replicas: 99999999999999999999}"),
+            "does not fit into 64 bits",
+            id="a number of 20 digits",
+        ),
+        pytest.param(
+            "timeSlicing: {resources: []}",
+            "timeSlicing: is no key here; it belongs under sharing",
+            id="sharing left out",
+        ),
+        pytest.param(
+            "share: {}",
+            "share: is no key; allowed: flags, imex, sharing, version",
+            id="an unknown key",
+        ),
+        pytest.param(
+            "sharing: {resources: [{name: nvidia.com/gpu, replicas: 2}]}",
+            "sharing.resources: is no key; allowed: mps, timeSlicing",
+            id="a level left out",
+        ),
+        pytest.param(
+            "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 2, renameByDefault: true}]}}",
+            "sharing.timeSlicing.resources[0].renameByDefault: is no key; allowed: name, replicas",
+            id="a key one level too deep",
+        ),
+        pytest.param(
+            "sharing: {timeSlicing: {resources: []}}\nSHARING: {}",
+            'SHARING: is the same key as "sharing"; keep one of them',
+            id="a key in two cases",
         ),
         pytest.param(
             "flags: {migStrategy: both}",
@@ -148,11 +204,6 @@ def resources(*entries: str) -> str:
         pytest.param(
             "imex: {channelIDs: [3]}", "imex.channelIDs: [3] is not [] or [0]", id="another IMEX channel"
         ),
-        pytest.param(
-            "flags: {migStrategy: mixed}\nsharing: {mps: {resources: []}}",
-            'flags.migStrategy: "mixed" is not none or single together with sharing.mps',
-            id="MPS with MIG mixed",
-        ),
         pytest.param("sharing: 3", "sharing: 3 is not a map", id="a number for a section"),
     ],
 )
@@ -161,6 +212,44 @@ def test_a_mistake_names_path_value_and_what_is_allowed(text: str, message: str)
         parse_plugin_config(text)
 
     assert message in caught.value.what
+
+
+@pytest.mark.parametrize(
+    "name", ["gpu", "nvidia.com/mig-1g.5gb", "nvidia.com/mig-1g.10gb.me", "nvidia.com/mig-7g.80gb"]
+)
+def test_what_a_gpu_can_be_offered_as_may_be_shared(name: str) -> None:
+    assert parse_plugin_config(resources(f"{{name: {name}, replicas: {MAX_REPLICAS}}}")).shared
+
+
+BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 9)
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(f"{BOMB}sharing: {{timeSlicing: {{resources: *a8}}}}", id="a bomb"),
+        pytest.param(resources(*["x"] * 9000), id="9,000 wrong entries"),
+        pytest.param("".join(f"k{n}: 1\n" for n in range(4000)), id="4,000 unknown keys"),
+        pytest.param("version: " + "v" * 300_000, id="a long text"),
+        pytest.param("k" * 100_000 + ": 1", id="a long key"),
+        pytest.param("? " + "k" * 100_000 + "\n: 1\n? " + "k" * 100_000 + "\n: 2", id="a long key twice"),
+        pytest.param("sharing: [" + "x, " * 20_000 + "]", id="20,000 values"),
+        pytest.param("version: " + "[" * 90 + "]" * 90, id="nested"),
+        pytest.param("version: !!int x", id="no number"),
+        pytest.param("version: \ud800", id="half a character"),
+        pytest.param("version: !!set {a}", id="a set"),
+    ],
+)
+def test_a_hostile_text_costs_little_and_says_little(text: str) -> None:
+    before = time.process_time()
+    with pytest.raises(PolicyError) as caught:
+        parse_plugin_config(text)
+
+    assert time.process_time() - before < 2
+    assert len(str(caught.value)) < 1500
+    assert caught.value.next_step
 
 
 def sharings() -> st.SearchStrategy[Sharing]:

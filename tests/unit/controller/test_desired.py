@@ -94,6 +94,15 @@ def test_an_unlabelled_node_without_a_default_shares_nothing():
             {"data": {"fvie": SHARED.replace("5", "1")}}, "ConfigInvalid", ["replicas", "1"], id="one replica"
         ),
         pytest.param({"data": {"fvie": "version: v2"}}, "ConfigInvalid", ["v2", "v1"], id="unknown version"),
+        pytest.param(
+            {"data": {"fvie": SHARED.replace("5", "3001")}}, "ConfigInvalid", ["3001", "3000"], id="too many"
+        ),
+        pytest.param(
+            {"data": {"fvie": SHARED.replace("timeSlicing", "mps")}}, "ConfigInvalid", ["MPS"], id="MPS"
+        ),
+        pytest.param(
+            {"data": {"fvie": SHARED.replace("5", "!!int x")}}, "ConfigInvalid", ["line 2"], id="no number"
+        ),
     ],
 )
 def test_a_wrong_configuration_keeps_the_last_good_and_says_why(asked, reason, mentions):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuready import names
+from gpuready.api.sharing_limits import MAX_REPLICAS, MIN_REPLICAS, MPS_REFUSED
 from gpuready.errors import PolicyError
 from gpuready.operands.device_plugin.settings import (
     DEFAULT_ANNOTATION_PREFIX,
@@ -22,10 +23,6 @@ from gpuready.operands.device_plugin.settings import (
     Settings,
     words_of,
 )
-
-MAX_REPLICAS = 3000
-# The kubelet drops a plugin whose list is longer than 4 MiB, about 60,000 devices: 16 GPUs may be shared by
-# this many and stay well below.
 
 
 @dataclass(frozen=True)
@@ -111,10 +108,10 @@ class _Sharing:
 
 
 def _sharing_of(sharing: Mapping[str, Any]) -> _Sharing:
-    if sharing.get("mps"):
+    if sharing.get("mps") is not None:
         raise PolicyError(
             "sharing.mps is set",
-            why="sharing by MPS is not supported yet",
+            why=MPS_REFUSED,
             next_step="use sharing.timeSlicing",
         )
     slicing = _mapping(sharing, "timeSlicing")
@@ -130,10 +127,10 @@ def _sharing_of(sharing: Mapping[str, Any]) -> _Sharing:
 
 def _replicas(resource: Mapping[str, Any]) -> int:
     value = resource.get("replicas")
-    if not isinstance(value, int) or isinstance(value, bool) or not 2 <= value <= MAX_REPLICAS:
+    if not isinstance(value, int) or isinstance(value, bool) or not MIN_REPLICAS <= value <= MAX_REPLICAS:
         raise PolicyError(
             f"sharing.timeSlicing.resources[{names.GPU_RESOURCE}].replicas: {value!r}",
-            why=f"it must be a whole number from 2 to {MAX_REPLICAS}",
+            why=f"it must be a whole number from {MIN_REPLICAS} to {MAX_REPLICAS}",
         )
     return value
 

@@ -7,12 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from gpuready.api.plugin_config import parse_plugin_config
 from gpuready.errors import PolicyError
 from gpuready.node.root import Root
 from gpuready.operands.device_plugin.config import Chosen, Effective, effective_of
 from gpuready.operands.device_plugin.desired import choose
-from gpuready.operands.device_plugin.settings import Settings
+from gpuready.operands.device_plugin.settings import (
+    ID_STRATEGIES,
+    LIST_STRATEGIES,
+    MIG_STRATEGIES,
+    Settings,
+)
 
 SLICED = {
     "version": "v1",
@@ -94,12 +102,46 @@ def test_sharing(sharing: dict[str, Any], replicas: int, rename: bool, one_each:
             "replicas: 1",
             id="1",
         ),
+        pytest.param(
+            {"sharing": {"timeSlicing": {"resources": [{"name": "nvidia.com/gpu", "replicas": 3001}]}}},
+            "from 2 to 3000",
+            id="3001",
+        ),
     ],
 )
 def test_bad_configurations_are_named(config: dict[str, Any], words: str) -> None:
     with pytest.raises(PolicyError) as caught:
         effective_of(Settings(), config)
     assert words in str(caught.value)
+
+
+@given(
+    name=st.sampled_from(["gpu", "nvidia.com/gpu", "nvidia.com/mig-1g.5gb", "nvidia.com/gpus", "a/b", ""]),
+    replicas=st.integers(-1, 4) | st.integers(2999, 3002) | st.sampled_from([10**9, 2**63, True, "4", None]),
+    mode=st.sampled_from(["timeSlicing", "TIMESLICING", "mps"]),
+    flags=st.fixed_dictionaries(
+        {},
+        optional={
+            "migStrategy": st.sampled_from([*MIG_STRATEGIES, "other", ""]),
+            "plugin": st.fixed_dictionaries(
+                {},
+                optional={
+                    "deviceListStrategy": st.sampled_from([*LIST_STRATEGIES, "cdi-cri,envvar", "", "x"]),
+                    "deviceIDStrategy": st.sampled_from([*ID_STRATEGIES, "x"]),
+                },
+            ),
+        },
+    ),
+)
+def test_the_plugin_refuses_nothing_that_the_controller_accepts(name, replicas, mode, flags):
+    asked = {"flags": flags, "sharing": {mode: {"resources": [{"name": name, "replicas": replicas}]}}}
+    try:
+        accepted = parse_plugin_config(json.dumps(asked)).to_json()
+    except PolicyError:
+        return
+
+    effective = effective_of(Settings(), json.loads(json.dumps(accepted)))
+    assert effective.replicas == (replicas if name.endswith("gpu") else 1)
 
 
 class Node:

@@ -34,11 +34,13 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _print_error(exc: GPUReadyError) -> None:
-    click.echo(f"error: {exc.what}", err=True)
+    from gpuready.tools.terminal import printable
+
+    click.echo(f"error: {printable(exc.what)}", err=True)
     if exc.why:
-        click.echo(f"  why   {exc.why}", err=True)
+        click.echo(f"  why   {printable(exc.why)}", err=True)
     if exc.next_step:
-        click.echo(f"  next  {exc.next_step}", err=True)
+        click.echo(f"  next  {printable(exc.next_step)}", err=True)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

@@ -10,6 +10,7 @@ from gpuready.chain.wording import counted
 from gpuready.tools.doctor.analysis import Report
 from gpuready.tools.doctor.finding import Finding, Severity
 from gpuready.tools.node_rows import NodeRow, unseen_lines
+from gpuready.tools.terminal import joined
 
 _OF_STATE = {
     State.OK: "ok",
@@ -27,7 +28,7 @@ def node_text(row: NodeRow, report: Report) -> str:
     lines = [] if row.verdicts else [_without_verdicts(row)]
     for verdict in row.verdicts:
         lines += _verdict_lines(verdict)
-    return "\n".join([*lines, counts(report)])
+    return joined([*lines, counts(report)])
 
 
 def report_text(report: Report) -> str:
@@ -44,7 +45,7 @@ def report_text(report: Report) -> str:
     if cordoned:
         lines.append(f"-     {_listed(cordoned)}: cordoned, no new pod goes there")
     lines += [f"-     {line}" for line in unseen_lines(report.rows)]
-    return "\n".join([*lines, counts(report)])
+    return joined([*lines, counts(report)])
 
 
 def _without_verdicts(row: NodeRow) -> str:

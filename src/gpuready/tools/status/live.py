@@ -13,6 +13,7 @@ from rich.text import Text
 from gpuready.tools.node_rows import NodeRow, unseen_lines
 from gpuready.tools.placement import Object
 from gpuready.tools.status import table
+from gpuready.tools.terminal import printable
 
 _STYLES = {"ok": "green", "degraded": "yellow", "waiting": "cyan", "broken": "bold red"}
 
@@ -29,7 +30,7 @@ class LiveScreen:
 
     def show(self, rows: Sequence[NodeRow], policies: Sequence[Object]) -> None:
         parts = [drawn(rows)] if table.shown(rows) else []
-        rest = [Text(line) for line in unseen_lines(rows)]
+        rest = [Text(printable(line)) for line in unseen_lines(rows)]
         self._live.update(Group(Text(table.policy_line(policies)), *parts, *rest), refresh=True)
 
 

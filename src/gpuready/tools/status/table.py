@@ -9,6 +9,7 @@ from gpuready import names
 from gpuready.tools.node_rows import NodeRow, unseen_lines
 from gpuready.tools.placement import Object, name_of
 from gpuready.tools.policies import not_installed, state_of
+from gpuready.tools.terminal import joined, printable
 
 # GPUS and HEALTHY are cards; OFFERED is what pods may ask for: more where a card is shared.
 HEAD = ("NODE", "DRIVER", "RUNTIME", "PLUGIN", "CUDA", "GPUS", "HEALTHY", "OFFERED", "REASON")
@@ -16,6 +17,11 @@ _GAP = "   "
 
 
 def cells_of(row: NodeRow) -> tuple[str, ...]:
+    """As they are shown: escaped here, so that the columns are as wide as what is printed."""
+    return tuple(printable(cell) for cell in _cells(row))
+
+
+def _cells(row: NodeRow) -> tuple[str, ...]:
     columns = row.columns
     if row.undiscovered:
         return (row.name, "-", "-", "-", "-", "?", "?", "?", row.reason)
@@ -49,7 +55,7 @@ def policy_line(policies: Sequence[Object]) -> str:
     if not policies:
         return "no ClusterPolicy"
     ordered = sorted(policies, key=lambda policy: state_of(policy) == "ignored")
-    return "; ".join(_one_policy(policy) for policy in ordered)
+    return printable("; ".join(_one_policy(policy) for policy in ordered))
 
 
 def _one_policy(policy: Object) -> str:
@@ -64,14 +70,14 @@ def _one_policy(policy: Object) -> str:
 def plain(rows: Sequence[NodeRow], policies: Sequence[Object]) -> str:
     """The whole table as lines."""
     if not shown(rows):
-        return "\n".join([policy_line(policies), *(unseen_lines(rows) or ["no node"])])
+        return joined([policy_line(policies), *(unseen_lines(rows) or ["no node"])])
     cells = [HEAD, *(cells_of(row) for row in shown(rows))]
     widths = [max(len(line[column]) for line in cells) for column in range(len(HEAD))]
     lines = [
         _GAP.join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
         for line in cells
     ]
-    return "\n".join([policy_line(policies), *lines, *unseen_lines(rows)])
+    return joined([policy_line(policies), *lines, *unseen_lines(rows)])
 
 
 def changes(before: Sequence[NodeRow], after: Sequence[NodeRow]) -> list[str]:
@@ -83,9 +89,9 @@ def changes(before: Sequence[NodeRow], after: Sequence[NodeRow]) -> list[str]:
         if was.get(row.name) != cells:
             pairs = zip(HEAD[1:-1], cells[1:-1], strict=True)
             told = "  ".join(f"{head.lower()}={cell}" for head, cell in pairs)
-            lines.append(f"{row.name}  {told}  {row.reason}".rstrip())
+            lines.append(f"{cells[0]}  {told}  {cells[-1]}".rstrip())
     gone = sorted(was.keys() - {row.name for row in shown(after)})
-    return [*lines, *(f"{name}  no longer a GPU node" for name in gone)]
+    return [*lines, *(f"{printable(name)}  no longer a GPU node" for name in gone)]
 
 
 def to_json(rows: Sequence[NodeRow], policies: Sequence[Object]) -> dict[str, Any]:

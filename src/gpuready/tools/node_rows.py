@@ -181,7 +181,8 @@ def _why_unseen(cluster: _Cluster, node: Object, heard: Verdict) -> str:
 
 
 def _verdict_of(row: Mapping[str, Any]) -> Verdict:
-    return Verdict.from_json(row)
+    """null is "absent", as everywhere in Kubernetes."""
+    return Verdict.from_json({key: value for key, value in row.items() if value is not None})
 
 
 def _without_gpu_node(name: str) -> Verdict:

@@ -18,6 +18,8 @@ from gpuready.errors import UsageError
 from gpuready.kube.client import KubeClient
 from gpuready.kube.errors import NotFound
 from gpuready.kube.resources import CLUSTER_POLICIES, DAEMONSETS, GPU_NODES, NODES, PODS, Resource
+from gpuready.tools import shape
+from gpuready.tools.shape import ShapeError
 
 Object = dict[str, Any]
 FORMAT = "gpuready.dev/bundle/v1"
@@ -55,6 +57,8 @@ class Snapshot:
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Self:
+        """raises  ShapeError when something that the analysis reads is not what it must be"""
+        shape.check(row, shape.BUNDLE)
         return cls(
             nodes=list(row.get("nodes") or ()),
             gpu_nodes=list(row.get("gpunodes") or ()),
@@ -99,7 +103,7 @@ def seconds_between(since: str, now: str) -> float:
     """Of two RFC 3339 times; infinity when one of them is not known."""
     try:
         return (datetime.fromisoformat(now) - datetime.fromisoformat(since)).total_seconds()
-    except ValueError:
+    except (ValueError, TypeError):  # TypeError: only one of them has a time zone
         return float("inf")
 
 
@@ -111,19 +115,26 @@ def save(snapshot: Snapshot, path: str) -> None:
 
 
 def load(path: str) -> Snapshot:
+    """raises  UsageError for a file that cannot be read or is no bundle"""
     try:
-        row = json.loads(Path(path).read_text())
+        row = json.loads(Path(path).read_text(encoding="utf-8"))
+        if not isinstance(row, dict) or row.get("format") != FORMAT:
+            raise _no_bundle(path, f'it does not say "format": "{FORMAT}"')
+        return Snapshot.from_json(row)
     except OSError as exc:
         raise UsageError(f"cannot read the bundle {path}", why=exc.strerror or str(exc)) from exc
+    except RecursionError as exc:
+        raise _no_bundle(path, "it is nested too deeply") from exc
+    except ShapeError as exc:
+        raise _no_bundle(path, str(exc)) from exc
     except ValueError as exc:
-        raise UsageError(f"{path} is not a bundle", why=f"no JSON: {exc}") from exc
-    if not isinstance(row, dict) or row.get("format") != FORMAT:
-        raise UsageError(
-            f"{path} is not a bundle",
-            why=f'it does not say "format": "{FORMAT}"',
-            next_step="make one with gpuready doctor --save-bundle FILE",
-        )
-    return Snapshot.from_json(row)
+        raise _no_bundle(path, f"no JSON: {exc}") from exc
+
+
+def _no_bundle(path: str, why: str) -> UsageError:
+    return UsageError(
+        f"{path} is not a bundle", why=why, next_step="make one with gpuready doctor --save-bundle FILE"
+    )
 
 
 # --- what is kept of each object --------------------------------------------------------------------------

@@ -322,6 +322,30 @@ async def test_c17_one_share_each_is_refused_with_a_text_for_the_user(node: Plug
     assert len(await node.allocate(1, containers=2)) == 2
 
 
+async def test_what_an_uninstall_took_away_does_not_come_back(node: PluginNode) -> None:
+    """The node agent takes the wish first, then our files; whoever runs then, or starts, makes none anew."""
+    node.install()
+    node.open_gate()
+    node.write_desired(WHOLE)
+    await node.start(DEVICE_LIST_STRATEGY="cdi-cri", **WITH_AGENT)
+    await node.until_allocatable(4)
+    await node.until_no_problem()
+    ours = [node.root / "run/gpuready/records", node.root / "var/run/cdi"]
+
+    shutil.rmtree(node.root / "run/gpuready/desired")
+    await asyncio.sleep(0.3)  # less than the agent waits for
+    for folder in ours:
+        for file in folder.iterdir():
+            file.unlink()
+    await asyncio.sleep(0.5)
+    await node.stop()
+    await node.start(**WITH_AGENT)
+    await asyncio.sleep(1.5)
+    await node.stop()
+
+    assert [file for folder in ours for file in folder.iterdir()] == []
+
+
 # --- the driver -------------------------------------------------------------------------------------------
 async def test_without_a_driver_it_waits_and_says_so_and_starts_by_itself(node: PluginNode) -> None:
     await node.start(DEVICE_LIST_STRATEGY="cdi-cri")

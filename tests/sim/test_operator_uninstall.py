@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -103,6 +104,22 @@ async def test_a_policy_that_comes_back_while_the_old_one_is_being_removed_becom
         await cluster.wait(NODES, node, until=offers(2))
         await cluster.wait(GPU_NODES, node, until=lambda found: not found["spec"].get("uninstall"))
         await cluster.wait(NODES, node, until=_is_gpu_ready)
+
+
+async def test_a_policy_that_comes_and_goes_in_haste_leaves_nothing(cluster, operator):
+    for pause_s in (0.1, 0.5, 0.9):
+        await cluster.client.delete(POLICIES, POLICY)
+        await asyncio.sleep(pause_s)
+        await cluster.apply(policy())
+        await asyncio.sleep(pause_s)
+
+    await cluster.client.delete(POLICIES, POLICY)
+    await nothing_is_left(cluster)
+
+    for node in ("l4", "h100"):
+        assert _files_on(cluster.node_root(node)) == []
+    await cluster.apply(policy())
+    await ready(cluster)
 
 
 async def test_an_operator_that_starts_on_a_dirty_cluster_without_a_policy_cleans_it(cluster, operator):

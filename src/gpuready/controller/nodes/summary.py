@@ -45,6 +45,11 @@ class GPUNodeSummary(msgspec.Struct):
     spec: dict[str, Any] = {}
     status: StatusSummary = msgspec.field(default_factory=StatusSummary)
 
+    def __post_init__(self) -> None:
+        """An agent is done with one spec; a policy that came back meanwhile has made another."""
+        if self.status.observed_generation < self.metadata.generation:
+            self.status.uninstalled = False
+
     def find_link(self, link: Link) -> LinkSummary | None:
         return next((row for row in self.status.chain if row.link == link), None)
 

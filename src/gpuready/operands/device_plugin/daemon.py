@@ -212,7 +212,8 @@ class Daemon:
         if before != self._driver:
             self._spec_is_due = True
             self._feed.look_now()
-        if self._spec_is_due and self._chosen.effective and self._fleet.gpus:
+        may_write = self._may_write(self._root.join(self._settings.cdi_file))
+        if self._spec_is_due and may_write and self._chosen.effective and self._fleet.gpus:
             self._written = refresh(self._place(), self._known_gpus(), self._dev_root(self._chosen.effective))
             self._spec_is_due = False
 
@@ -343,6 +344,8 @@ class Daemon:
         )
 
     def _record_now(self, *, stopped: bool = False) -> None:
+        if self._recorder.path is None or not self._may_write(self._recorder.path):
+            return
         states = [self._plugins.status(resource.name) for resource in self._plan.resources]
         why = next((state.problem for state in states if state.problem), "")
         record = record_of(
@@ -374,6 +377,10 @@ class Daemon:
     def _record_path(self) -> Path | None:
         folder = self._settings.records_dir
         return self._root.join(folder) / f"{NAME}.json" if folder else None
+
+    def _may_write(self, path: Path) -> bool:
+        """Without a wish nothing is made anew: an uninstall takes the wish away first, then our files."""
+        return desired.is_wanted(self._settings, self._root) or path.exists()
 
     def _wanted_root(self) -> str | None:
         effective = self._chosen.effective

@@ -44,6 +44,12 @@ def _path_of(settings: Settings, root: Root) -> Path | None:
     return root.join(settings.config_file) if settings.config_file else None
 
 
+def is_wanted(settings: Settings, root: Root) -> bool:
+    """False while a node agent wishes nothing of us: not yet, or no more."""
+    path = _path_of(settings, root)
+    return not settings.desired_dir or path is None or path.exists()
+
+
 def watched_paths(settings: Settings, root: Root) -> list[Path]:
     path = _path_of(settings, root)
     return [path] if path else []

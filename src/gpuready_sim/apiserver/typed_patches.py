@@ -15,6 +15,7 @@ def refuse_untypable(applied: Obj, resource: ResourceType) -> None:
     """
     raises  Failure 500, as really, with the first field that does not fit
     """
+    unconvertible: list[str] = []
     if resource.custom is not None:
         why = [f".{path}: field not declared in schema" for path in resource.custom.unknown_fields(applied)]
         misfits = [error for error in resource.custom.validate(applied) if error.type == "TypeInvalid"]
@@ -34,10 +35,18 @@ def refuse_untypable(applied: Obj, resource: ResourceType) -> None:
             place, element = (fields.path_text(path) for path in (twice[0], (twice[1],)))
             why = [f"{place}: duplicate entries for key {element}"]
     if why:
-        meta = applied.get("metadata") or {}
-        place = f"{meta.get('namespace', '')}/{meta.get('name', '')}; "
-        place += f"{'' if resource.group else '/'}{resource.api_version}, Kind={resource.kind}"
-        raise Failure(500, "", f"failed to create typed patch object ({place}): {why[0]}")
+        raise Failure(500, "", f"failed to create typed patch object ({_place(applied, resource)}): {why[0]}")
+    if unconvertible:
+        what = f"unable to convert unstructured object to {resource.api_version}, Kind={resource.kind}"
+        place = _place(applied, resource)
+        message = f"failed to convert new object ({place}) to proper version: {what}: {unconvertible[0]}"
+        raise Failure(500, "", message)
+
+
+def _place(applied: Obj, resource: ResourceType) -> str:
+    meta = applied.get("metadata") or {}
+    version = f"{'' if resource.group else '/'}{resource.api_version}"
+    return f"{meta.get('namespace', '')}/{meta.get('name', '')}; {version}, Kind={resource.kind}"
 
 
 _UNTYPED = {"Unknown", "Decode"}

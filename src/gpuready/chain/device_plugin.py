@@ -19,6 +19,7 @@ _PAUSED = "paused"
 _WAITS = "WaitingFor"  # reasons of the plugin's own that may end by themselves
 _DRIVER_MISSED = ("NvmlLibraryNotFound", "DriverNotLoaded", "DriverLibraryMismatch")
 _NOT_REGISTERED = "NotRegistered"
+_STOPPED = "has been stopped"  # words of the plugin's last message when it ends in an orderly way
 _MOST_NAMED = 4  # devices that a message names before it counts the rest
 
 
@@ -235,11 +236,19 @@ def _unregistered(facts: PluginFacts) -> Verdict | None:
         return _verdict(
             State.WAITING, "Registering", "the device plugin is about to register with the kubelet"
         )
-    why = f": {record.problem.message}" if record.problem else ""
+    last = record.problem.message if record.problem else ""
+    if _STOPPED in last:
+        return _verdict(
+            State.BROKEN,
+            "PluginNotRunning",
+            f"the device plugin is not running (it said last: {last})",
+            next_step="look at the pod of DaemonSet nvidia-device-plugin-daemonset on this node",
+        )
+    why = f": {last}" if last else ""
     return _verdict(
         State.BROKEN,
         "PluginNotRegistered",
-        f"the device plugin runs but is not registered with the kubelet{why}",
+        f"the device plugin is not registered with the kubelet{why}",
         next_step="check that the kubelet runs and that /var/lib/kubelet/device-plugins/kubelet.sock exists",
     )
 

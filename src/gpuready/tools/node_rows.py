@@ -7,20 +7,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from gpuready import names
 from gpuready.chain import reporting, summary
-from gpuready.chain.reporting import STUCK, AgentPod, ReportingFacts
+from gpuready.chain.reporting import AgentPod, ReportingFacts
 from gpuready.chain.verdict import Link, State, Verdict
 from gpuready.chain.wording import counted
-from gpuready.tools import placement
+from gpuready.tools import operand_pods, placement
 from gpuready.tools.placement import Object, labels_of, name_of
 from gpuready.tools.snapshot import Snapshot, seconds_between
 
 AGENT_OPERAND = "node-agent"
-_OPERAND_OF = {Link.DRIVER: "driver", Link.DEVICE_PLUGIN: "device-plugin"}
 
 
 @dataclass(frozen=True)
@@ -126,7 +125,7 @@ def _operand_pods(pods: Sequence[Object]) -> dict[tuple[str, str], Object]:
     found: dict[tuple[str, str], Object] = {}
     for pod in pods:
         operand = (pod["metadata"].get("labels") or {}).get(names.OPERAND_LABEL)
-        node = (pod.get("spec") or {}).get("nodeName")
+        node = operand_pods.node_of(pod)
         if operand and node:
             key = (node, operand)
             found[key] = max(found.get(key, pod), pod, key=_stays_and_is_young)
@@ -183,6 +182,16 @@ def _why_unseen(cluster: _Cluster, node: Object, heard: Verdict) -> str:
 def _verdict_of(row: Mapping[str, Any]) -> Verdict:
     """null is "absent", as everywhere in Kubernetes."""
     return Verdict.from_json({key: value for key, value in row.items() if value is not None})
+
+
+def _explained(verdict: Verdict, cluster: _Cluster, node: Object) -> Verdict:
+    """The node cannot know the pods of our operands: they may say more than it does."""
+    operand = operand_pods.OPERAND_OF.get(verdict.link)
+    if operand is None:
+        return verdict
+    return operand_pods.explained(
+        verdict, cluster.operand_pods.get((name_of(node), operand)), cluster.daemonsets, node
+    )
 
 
 def _without_gpu_node(name: str) -> Verdict:
@@ -246,7 +255,7 @@ def _find_daemonset(daemonsets: Sequence[Object], matches: Any) -> Object | None
 
 def _agent_pod(pod: Object, now: str) -> AgentPod:
     status = pod.get("status") or {}
-    waiting = _waiting(pod)
+    waiting = operand_pods.waiting_of(pod)
     return AgentPod(
         name=f"{pod['metadata'].get('namespace')}/{name_of(pod)}",
         phase=str(status.get("phase") or ""),
@@ -262,81 +271,6 @@ def _running_s(pod: Object, now: str) -> float:
     rows = (pod.get("status") or {}).get("containerStatuses") or ()
     since = [((row.get("state") or {}).get("running") or {}).get("startedAt") for row in rows]
     return max((seconds_between(str(each), now) for each in since if each), default=0.0)
-
-
-# --- what the node itself cannot know: the pods of our operands -------------------------------------------
-
-
-def _explained(verdict: Verdict, cluster: _Cluster, node: Object) -> Verdict:
-    """A link that waits for a pod: is the pod there, and what does it wait for itself?"""
-    operand = _OPERAND_OF.get(verdict.link)
-    if operand is None or verdict.reason not in ("DriverInstalling", "PluginNotStarted"):
-        return verdict
-    pod = cluster.operand_pods.get((name_of(node), operand))
-    if pod is None:
-        return _without_pod(verdict, cluster, node, operand)
-    waiting = _waiting(pod)
-    full_name = f"{pod['metadata'].get('namespace')}/{name_of(pod)}"
-    if waiting.get("reason") not in STUCK:
-        return replace(verdict, evidence=(*verdict.evidence, f"pod {full_name} is there"))
-    lines = [str(line) for line in (waiting.get("message"), _last_end(pod)) if line]
-    return Verdict(
-        verdict.link,
-        State.BROKEN,
-        str(waiting["reason"]),
-        f"the {operand} pod {full_name} does not start: {waiting['reason']}",
-        evidence=(*lines, *verdict.evidence),
-        next_step=f"kubectl logs -n {full_name.replace('/', ' ')} --all-containers, and kubectl describe pod",
-    )
-
-
-def _without_pod(verdict: Verdict, cluster: _Cluster, node: Object, operand: str) -> Verdict:
-    daemonsets = [obj for obj in cluster.daemonsets if labels_of(obj).get(names.OPERAND_LABEL) == operand]
-    if not daemonsets:
-        return replace(verdict, evidence=(*verdict.evidence, f"there is no DaemonSet for the {operand}"))
-    taints = {taint for obj in daemonsets for taint in placement.taints_against_daemonset(node, obj)}
-    if taints:
-        return _kept_away(verdict, operand, name_of(daemonsets[0]), sorted(taints))
-    reasons = [_why_not_there(obj, node) for obj in daemonsets]
-    return replace(verdict, evidence=(*verdict.evidence, *reasons))
-
-
-def _kept_away(verdict: Verdict, operand: str, daemonset: str, taints: Sequence[str]) -> Verdict:
-    tolerations = "; ".join(reporting.toleration_for(taint) for taint in taints)
-    return Verdict(
-        verdict.link,
-        State.BROKEN,
-        "OperandKeptAway",
-        f"the {operand} cannot run here: DaemonSet {daemonset} does not tolerate {', '.join(taints)}",
-        evidence=verdict.evidence,
-        next_step=f"add to spec.daemonsets.tolerations of the ClusterPolicy: {tolerations}",
-    )
-
-
-def _why_not_there(daemonset: Object, node: Object) -> str:
-    name = name_of(daemonset)
-    unmatched = placement.unmatched_selector(node, daemonset["spec"]["template"]["spec"])
-    if unmatched:
-        return f"DaemonSet {name} does not select this node: it asks for {', '.join(unmatched)}"
-    return f"DaemonSet {name} has no pod on this node yet"
-
-
-def _waiting(pod: Object) -> Mapping[str, Any]:
-    status = pod.get("status") or {}
-    rows = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
-    states = [(row.get("state") or {}).get("waiting") for row in rows]
-    return next((state for state in states if state), {})
-
-
-def _last_end(pod: Object) -> str:
-    status = pod.get("status") or {}
-    rows = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
-    ends = [(row.get("lastState") or {}).get("terminated") for row in rows]
-    end = next((end for end in ends if end), None)
-    if end is None:
-        return ""
-    said = f"; {end['message']}" if end.get("message") else ""
-    return f"last run ended with exit status {end.get('exitCode')} ({end.get('reason') or 'no reason'}){said}"
 
 
 def _condition(obj: Object, type_: str) -> Mapping[str, Any]:

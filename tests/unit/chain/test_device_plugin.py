@@ -197,6 +197,17 @@ NOTHING: dict[str, int] = {}
             id="the plugin says why it is not registered",
         ),
         pytest.param(
+            facts(
+                record=record(
+                    registered=False, problem=Problem("NotRegistered", "the plugin has been stopped")
+                )
+            ),
+            State.BROKEN,
+            "PluginNotRunning",
+            ["is not running (it said last: the plugin has been stopped)", "pod of DaemonSet"],
+            id="it was stopped, and nobody has started it since",
+        ),
+        pytest.param(
             facts(record=record(problem=Problem("NvmlNotAnswering", "NVML has not answered"))),
             State.DEGRADED,
             "NvmlNotAnswering",

@@ -5,7 +5,7 @@ Source: structured-merge-diff v6, typed/{typed,tofieldset,validate}.go.
 
 from __future__ import annotations
 
-from gpuready_sim.apiserver import fields, schemas
+from gpuready_sim.apiserver import fields, quantity, schemas
 from gpuready_sim.apiserver.failures import Failure, Obj
 from gpuready_sim.apiserver.registry import ResourceType
 from gpuready_sim.apiserver.schemas import FieldError
@@ -21,11 +21,10 @@ def refuse_untypable(applied: Obj, resource: ResourceType) -> None:
         misfits = [error for error in resource.custom.validate(applied) if error.type == "TypeInvalid"]
         why += [_mistyped(error, applied) for error in misfits]
     else:
-        why = [
-            _untyped(error)
-            for error in schemas.validate_builtin(applied, strict=True)
-            if error.type in _UNTYPED
-        ]
+        # Quantities are text to the schema; what they say is read when the merged object is converted.
+        found = [one for one in schemas.validate_builtin(applied, strict=True) if one.type in _UNTYPED]
+        unconvertible = [error.detail for error in found if error.detail == quantity.MESSAGE]
+        why = [_untyped(error) for error in found if error.detail != quantity.MESSAGE]
     if not why and resource.schema is not None:
         try:
             twice = fields.repeated_element(applied, resource.schema)

@@ -246,8 +246,10 @@ class Daemon:
         if bool(before) != bool(self._silent_s) or stamp != self._module_stamp:
             self._module_stamp = stamp
             self._wake()
-        if self._written.error or self._recorder.has_failed:
-            # No event tells that a full file system has room again.
+        is_cut_off = self._chosen.effective is not None and not desired.is_wanted(self._settings, self._root)
+        if self._written.error or self._recorder.has_failed or is_cut_off:
+            # No event tells that a full file system has room again, or that a directory that was replaced
+            # below our mount is back.
             self._spec_is_due = True
             self._wake()
 

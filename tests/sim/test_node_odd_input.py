@@ -86,7 +86,9 @@ def _but_time(content: bytes) -> list[bytes]:
 async def test_a_gates_directory_that_is_deleted_is_made_again(cluster):
     content = gate(cluster, "l4").read_text()
 
-    shutil.rmtree(cluster.node_root("l4") / GATES)
+    # At one stroke: the agent would put a gate back while the directory is being emptied.
+    folder = cluster.node_root("l4") / GATES
+    shutil.rmtree(folder.rename(folder.with_name("taken-away")))
 
     await until(lambda: gate(cluster, "l4", "plugin-ready").exists(), "the gates to be back")
     assert gate(cluster, "l4").read_text() == content

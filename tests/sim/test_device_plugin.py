@@ -453,7 +453,7 @@ async def test_a_storm_of_xids_is_survived(ready: PluginNode) -> None:
 async def test_files_that_could_not_be_written_are_once_they_can(ready: PluginNode) -> None:
     records, specs = ready.root / "run/gpuready/records", ready.root / "var/run/cdi"
     for folder in (records, specs):
-        shutil.rmtree(folder)
+        shutil.rmtree(folder.rename(folder.with_name(f"{folder.name}-taken-away")))
         folder.write_text("")
     await ready.until_allocatable(0)
 

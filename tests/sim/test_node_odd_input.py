@@ -110,7 +110,7 @@ async def test_a_directory_that_cannot_be_written_is_named_and_stops_nobody(clus
     """A file in its place, as a full or read-only file system would refuse each write."""
     folder = cluster.node_root("l4") / "run/gpuready"
     async with running_pod(cluster, pod("train", "l4")):
-        shutil.rmtree(folder)
+        shutil.rmtree(folder.rename(folder.with_name("taken-away")))
         folder.write_text("")
 
         found = await gpu_node(

@@ -105,6 +105,16 @@ def _amounts(spec: ClusterPolicySpec) -> Iterator[PolicyProblem]:
     for path, value in amounts.items():
         if value != "" and not _AMOUNT.match(str(value)):
             yield problem(path, value, 'a number or a percentage such as "25%"')
+    # The API server refuses such a DaemonSet; the driver's own rule may well be 0.
+    asked = spec.daemonsets.rolling_update.max_unavailable
+    if _AMOUNT.match(asked) and not _lets_a_rollout_go_on(asked):
+        path = "spec.daemonsets.rollingUpdate.maxUnavailable"
+        yield problem(path, asked, 'a number from 1, or a percentage from "1%" to "100%"')
+
+
+def _lets_a_rollout_go_on(amount: str) -> bool:
+    number = int(amount.rstrip("%"))
+    return number > 0 and (number <= 100 or not amount.endswith("%"))
 
 
 def _paths(spec: ClusterPolicySpec) -> Iterator[PolicyProblem]:

@@ -200,3 +200,11 @@ def test_a_recorded_policy_of_the_original_has_no_problem() -> None:
         assert find_problems(obj) == [], file.name
         assert find_unknown_fields(obj) == [], file.name
         parse_policy(obj)
+
+
+@pytest.mark.parametrize("amount", ["0", "0%", "101%"])
+def test_an_amount_that_no_daemonset_can_have_is_named_before_it_is_sent(amount: str) -> None:
+    found = find_problems(policy(daemonsets={"rollingUpdate": {"maxUnavailable": amount}}))
+
+    assert [each.path for each in found] == ["spec.daemonsets.rollingUpdate.maxUnavailable"]
+    assert amount in found[0].message

@@ -71,6 +71,19 @@ _ACTIONS = {
     Class.REBOOT: "RebootNode",
 }
 
+_WITHDRAWING = frozenset(
+    _ACTIONS[kind] for kind, recovery in _RECOVERIES.items() if recovery != Recovery.NONE
+)
+
+
+def withdraws(action: str) -> bool:
+    """Whether an XID with this action made its GPU unhealthy, if only for a moment."""
+    return action in _WITHDRAWING
+
+
+def meaning_of(code: int) -> str:
+    return RULES.get(code, UNKNOWN).meaning
+
 
 def _application(meaning: str) -> Rule:
     return Rule(meaning, Class.APPLICATION)

@@ -13,6 +13,7 @@ from typing import Any
 from gpuready.chain import device_plugin
 from gpuready.chain.verdict import State
 from gpuready.gpu.sharing import device_of
+from gpuready.gpu.xid import meaning_of, withdraws
 
 Row = Mapping[str, Any]
 NORMAL, WARNING = "Normal", "Warning"
@@ -90,6 +91,10 @@ def _changes_of(was: Row, row: Row) -> list[tuple[str, str]]:
     if row["health"] == "Unhealthy" and was.get("health") != "Unhealthy":
         why = row.get("reason") or (f"XID {xid['code']}" if xid else "no reason given")
         return [(UNHEALTHY, f"unhealthy: {why}{next_step}")]
+    if is_new and withdraws(str(xid.get("action") or "")) and was.get("health") != "Unhealthy":
+        # It was over before the next report was due; nobody would hear of it otherwise.
+        code = int(xid["code"])
+        return [(UNHEALTHY, f"unhealthy for a moment: XID {code}: {meaning_of(code)}{next_step}")]
     if is_new:
         return [(XID, f"XID {xid.get('code')}{next_step}")]
     if row["health"] == "Healthy" and was.get("health") == "Unhealthy":

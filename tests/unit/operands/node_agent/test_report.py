@@ -29,10 +29,12 @@ def row(state: str, reason: str = "Some", link: str = "driver") -> dict[str, Any
     return {"link": link, "state": state, "reason": reason, "message": "said"}
 
 
-def device(health: str = "Healthy", xid: int = 0, time: str = "t1") -> dict[str, Any]:
+def device(
+    health: str = "Healthy", xid: int = 0, time: str = "t1", action: str = "CheckApplication"
+) -> dict[str, Any]:
     found: dict[str, Any] = {"uuid": "GPU-0", "index": 0, "health": health}
     if xid:
-        found["lastXid"] = {"code": xid, "time": time, "action": "reset the GPU"}
+        found["lastXid"] = {"code": xid, "time": time, "action": action}
     return found
 
 
@@ -72,6 +74,15 @@ def test_a_device_that_changes_is_an_event(before: list[Any], after: list[Any], 
     drafts = events_between({"devices": before}, {"devices": after})
 
     assert [draft.reason for draft in drafts] == reasons
+
+
+def test_a_gpu_that_was_ill_between_two_reports_is_told_of_all_the_same() -> None:
+    passed = device("Healthy", 999, action="Observe")
+
+    (draft,) = events_between({"devices": [device()]}, {"devices": [passed]})
+
+    assert (draft.type, draft.reason, draft.on_node) == ("Warning", "GpuUnhealthy", True)
+    assert "GPU 0 (GPU-0): unhealthy for a moment: XID 999: unknown XID; next: " in draft.message
 
 
 def test_gpus_that_change_together_make_one_event() -> None:

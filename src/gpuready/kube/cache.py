@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import aclosing
 from typing import Any, Generic, TypeVar, cast
@@ -17,7 +18,7 @@ from gpuready.errors import GPUReadyError
 from gpuready.kube import wire
 from gpuready.kube.backoff import Backoff
 from gpuready.kube.client import KubeClient
-from gpuready.kube.errors import Gone
+from gpuready.kube.errors import Gone, Unreachable
 from gpuready.kube.resources import Resource
 from gpuready.kube.wire import Decode, WatchEvent, key_of, version_of
 from gpuready.log import get_logger
@@ -47,6 +48,7 @@ class WatchCache(Generic[T]):
         self.resource = resource
         self.connected = False
         self.last_contact = float("-inf")  # time.monotonic() of the last word from the server
+        self.restarts: Counter[str] = Counter()  # by reason: expired, unreachable, refused
         self._client = client
         self._scope: dict[str, Any] = {
             "namespace": namespace,
@@ -112,10 +114,12 @@ class WatchCache(Generic[T]):
             try:
                 await self._follow()
             except Gone as exc:
+                self.restarts["expired"] += 1
                 self._version = ""
                 if time.monotonic() - started < MIN_WATCH_S:  # not again and again at once
                     await self._pause(exc, started)
             except GPUReadyError as exc:
+                self.restarts["unreachable" if isinstance(exc, Unreachable) else "refused"] += 1
                 await self._pause(exc, started)
             finally:
                 self.connected = False

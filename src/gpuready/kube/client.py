@@ -1,7 +1,8 @@
 """Calls to the API server over HTTP: the only module that imports aiohttp.
 
 Answers are decoded by msgspec; refusals are raised as kube/errors.py types. A call that the server turned
-away with 429 or 503 waits as `Retry-After` says and is tried again, a few times.
+away with 429 or 503 waits as `Retry-After` says and is tried again, a few times. Credentials and the CA are
+read anew when the server does not accept them or we do not accept the server.
 """
 
 from __future__ import annotations
@@ -13,23 +14,31 @@ import os
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
 
 import aiohttp
 import msgspec
 
 from gpuready import names
+from gpuready.errors import ApiError
 from gpuready.kube import access, wire
-from gpuready.kube.access import Access
+from gpuready.kube.access import Access, NoAccess
+from gpuready.kube.certificate import why_untrusted
 from gpuready.kube.errors import (
     ApiStatusError,
+    Away,
+    Cut,
     Gone,
+    ServerTimeout,
     ServiceUnavailable,
     TooManyRequests,
     Unauthorized,
     Unreachable,
     error_of,
 )
+from gpuready.kube.requests import UNREACHABLE, Observer, name_of
 from gpuready.kube.resources import Resource
 from gpuready.kube.wire import Decode, WatchEvent
 from gpuready.log import get_logger
@@ -39,12 +48,17 @@ log = get_logger("kube.client")
 
 REQUEST_TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 5.0
-# A healthy server ends a watch by itself after the asked seconds; one that stays silent longer is gone.
 WATCH_TIMEOUT_S = 300
-WATCH_GRACE_S = 10.0
+# The server says something in every watch at least once a minute (a bookmark); one that is silent longer may
+# be gone without our having been told. Asking again from the last version costs one request and loses nothing.
+WATCH_IDLE_S = 75.0
 MAX_TRIES = 5
-MAX_RETRY_WAIT_S = 30.0
+# Whoever called has other things to do: a longer wait is his, who knows `retry_after` from the error.
+MAX_BUSY_WAIT_S = 10.0
 LIST_RESTARTS = 3
+# No honest answer is larger: a page holds 500 objects, and etcd takes none above 1.5 MiB.
+MAX_ANSWER_BYTES = 128 << 20
+MAX_ERROR_BYTES = 64 << 10
 
 _IDEMPOTENT = frozenset({"GET", "PUT", "DELETE"})
 JSON = "application/json"
@@ -56,6 +70,7 @@ APPLY_PATCH = "application/apply-patch+yaml"  # JSON is YAML
 class KubeClient:
     def __init__(self, where: Access, *, user_agent: str = "gpuready") -> None:
         self.access = where
+        self.observer: Observer = lambda verb, resource, code: None
         self._agent = user_agent if "/" in user_agent else f"{user_agent}/{names.VERSION}"
         self._session: aiohttp.ClientSession | None = None
 
@@ -151,7 +166,9 @@ class KubeClient:
         token = ""
         while True:
             asked = params | ({"continue": token} if token else {})
-            page = _read(wire.decode_page, await self.raw("GET", path, params=asked), path)
+            page = _read(wire.decode_page, await self.raw("GET", path, params=asked), f"GET {path}")
+            if not page.is_list:  # an empty answer of somebody else must not pass for an empty cluster
+                raise _unusable(f"GET {path}", f"it is no list but {page.kind or 'has no kind'}")
             for raw in page.items or ():
                 obj = _find_object(cast(bytes, raw), decode)
                 if obj is not None:
@@ -170,13 +187,15 @@ class KubeClient:
         field_selector: str = "",
         decode: Decode[T] | None = None,
         timeout_s: int = WATCH_TIMEOUT_S,
+        idle_s: float = WATCH_IDLE_S,
         opened: Callable[[], None] = lambda: None,
     ) -> AsyncGenerator[WatchEvent[T], None]:
         """Events from `resource_version` on, until the server ends the stream (then simply returns).
 
+        idle_s  without a whole event, after which the stream counts as ended too
         opened  called once the server has accepted the watch, which may be long before the first event
         raises Gone when the version is too old, ApiStatusError for another ERROR event, Unreachable when the
-        connection breaks or stays silent longer than the server was asked to keep it
+        connection breaks or what comes cannot be read
         """
         params = _selectors(label_selector, field_selector) | {
             "watch": "true",
@@ -186,15 +205,22 @@ class KubeClient:
         if resource_version:
             params["resourceVersion"] = resource_version
         decoder = decode or cast("Decode[T]", wire.decode_any)
-        timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_TIMEOUT_S, sock_read=timeout_s + WATCH_GRACE_S)
         path = resource.path(namespace=namespace)
+        call = f"watch {path}"
+        # sock_read ends the wait for the answer's head; from then on whole lines count, not bytes.
+        timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_TIMEOUT_S, sock_read=idle_s)
         async with self._answer("GET", path, params=params, timeout=timeout) as response:
-            await _raise_for_status(response, f"watch {path}")
+            await _raise_for_status(response, call)
             opened()
             splitter = wire.LineSplitter()
-            async for chunk in response.content.iter_any():
+            clock = asyncio.get_running_loop().time
+            silent_at = clock() + idle_s
+            while chunk := await _next_chunk(response, silent_at):
                 for line in splitter.feed(chunk):
-                    yield _event_of(line, decoder)
+                    silent_at = clock() + idle_s
+                    yield _event_of(line, decoder, call)
+                if splitter.unfinished_bytes > MAX_ANSWER_BYTES:
+                    raise _unusable(call, "a line of it does not end")
 
     # --- writing -----------------------------------------------------------------------------------------
 
@@ -293,16 +319,21 @@ class KubeClient:
         timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> bytes:
         """One call with the retries that are safe; the body of the answer, or the error as an exception."""
-        safe = method in _IDEMPOTENT if idempotent is None else idempotent
-        for attempt in range(1, MAX_TRIES + 1):
+        patience = _Patience(safe=method in _IDEMPOTENT if idempotent is None else idempotent)
+        while True:
             try:
                 return await self._once(method, path, params, body, content_type, timeout_s)
-            except (TooManyRequests, ServiceUnavailable, Unauthorized, Unreachable) as exc:
-                wait = self._find_wait(exc, attempt, safe=safe)
+            except Unauthorized as exc:
+                if patience.used("sign in") or not await self._renewed():
+                    raise self._explained(exc) from exc
+            except _Untrusted as exc:
+                if patience.used("trust") or not await self._renewed():
+                    raise
+            except ApiError as exc:
+                wait = patience.find_wait(exc)
                 if wait is None:
                     raise
                 await asyncio.sleep(wait)
-        raise AssertionError("unreachable")
 
     async def stream_lines(self, path: str, *, params: Mapping[str, str] | None = None) -> AsyncIterator[str]:
         """Lines of a text answer as they come (pod logs); no time limit."""
@@ -314,21 +345,24 @@ class KubeClient:
                 for line in splitter.feed(chunk):
                     yield line.decode(errors="replace")
 
-    def _find_wait(self, exc: Exception, attempt: int, *, safe: bool) -> float | None:
-        """Seconds until the next try, or None when the caller must hear of it."""
-        if attempt == MAX_TRIES:
-            return None
-        if isinstance(exc, Unauthorized) and attempt == 1 and self.access.token is not None:
-            return 0.0 if self.access.token.may_have_changed() else None
-        if isinstance(exc, Unreachable):
-            # Only a kept connection that the server closed meanwhile; whoever loops has his own patience.
-            return 0.0 if safe and attempt == 1 and exc.why == _CUT else None
-        if isinstance(exc, TooManyRequests) or (isinstance(exc, ServiceUnavailable) and safe):
-            asked = cast(ApiStatusError, exc).retry_after
-            if asked is None and isinstance(exc, ServiceUnavailable):
-                return None
-            return min(asked or 1.0, MAX_RETRY_WAIT_S) * random.uniform(1.0, 1.1)
-        return None
+    async def _renewed(self) -> bool:
+        """Read credentials and CA anew; whether another try may end otherwise."""
+        try:
+            fresh = self.access.renewed()
+        except NoAccess:
+            return False
+        if fresh is None:
+            return self.access.token is not None and self.access.token.may_have_changed()
+        self.access = fresh
+        await self.close()
+        return True
+
+    def _explained(self, exc: Unauthorized) -> Unauthorized:
+        """Say that it is out of date, where that can be seen from here."""
+        trouble = self.access.find_trouble(datetime.now(UTC))
+        if trouble is not None:
+            exc.why, exc.next_step = trouble.what, trouble.next_step
+        return exc
 
     async def _call(
         self,
@@ -344,7 +378,10 @@ class KubeClient:
         answer = await self.raw(
             method, path, params=params, body=encoded, content_type=content_type, idempotent=idempotent
         )
-        return cast("dict[str, Any]", _read(wire.decode_any, answer, path))
+        found = _read(wire.decode_any, answer, f"{method} {path}")
+        if not isinstance(found, dict):
+            raise _unusable(f"{method} {path}", "it is no object")
+        return found
 
     async def _once(
         self,
@@ -361,7 +398,7 @@ class KubeClient:
             method, path, params=params, body=body, headers=headers, timeout=timeout
         ) as response:
             await _raise_for_status(response, f"{method} {path}")
-            return await response.read()
+            return await _body_of(response, f"{method} {path}")
 
     @asynccontextmanager
     async def _answer(
@@ -375,8 +412,9 @@ class KubeClient:
         timeout: aiohttp.ClientTimeout,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """The response while it is being read; whatever breaks on the way is Unreachable."""
-        token = self.access.token.token() if self.access.token else ""
+        token = self._token()
         sent = dict(headers or {}) | ({"Authorization": f"Bearer {token}"} if token else {})
+        answered = False
         try:
             async with self._open_session().request(
                 method,
@@ -387,8 +425,12 @@ class KubeClient:
                 timeout=timeout,
                 server_hostname=self.access.tls_server_name,
             ) as response:
+                answered = True
+                self.observer(*name_of(method, path, params), str(response.status))
                 yield response
         except (aiohttp.ClientError, TimeoutError, OSError) as exc:
+            if not answered:
+                self.observer(*name_of(method, path, params), UNREACHABLE)
             raise self._unreachable(exc, f"{method} {path}") from exc
 
     def _unreachable(self, exc: BaseException, call: str) -> Unreachable:
@@ -411,11 +453,51 @@ class KubeClient:
         return self._session
 
 
-_CUT = "the server closed the connection"
+class _Untrusted(Away):
+    """We do not accept the server's certificate."""
+
+
+@dataclass
+class _Patience:
+    """Which failures of one call are tried again, and after how long.
+
+    safe   the call may arrive twice without harm
+    """
+
+    safe: bool
+    _busy: int = 0
+    _waited_s: float = 0.0
+    _used: tuple[str, ...] = ()
+
+    def used(self, chance: str) -> bool:
+        """True from the second time on."""
+        if chance in self._used:
+            return True
+        self._used += (chance,)
+        return False
+
+    def find_wait(self, exc: ApiError) -> float | None:
+        """Seconds until the next try, None when the caller must hear of it."""
+        if isinstance(exc, Cut):
+            # Only a kept connection that the server closed meanwhile; whoever loops has his own patience.
+            return 0.0 if self.safe and not self.used("cut") else None
+        if isinstance(exc, TooManyRequests):  # nothing was done: safe for every verb
+            return self._busy_wait(exc.retry_after or 1.0)
+        if isinstance(exc, ServiceUnavailable | ServerTimeout) and self.safe and exc.retry_after:
+            return self._busy_wait(exc.retry_after)
+        return None
+
+    def _busy_wait(self, asked_s: float) -> float | None:
+        self._busy += 1
+        wait_s = asked_s * random.uniform(1.0, 1.1)
+        if self._busy == MAX_TRIES or self._waited_s + asked_s > MAX_BUSY_WAIT_S:
+            return None
+        self._waited_s += wait_s
+        return wait_s
 
 
 _RIGHT_ADDRESS = "check that the API server runs and that its address is right"
-_RIGHT_CA = "fetch a new kubeconfig: this one trusts another cluster"
+_RIGHT_SERVER = "check that the address is the API server's own; a proxy, gateway or login page may stand there"
 _REASONS = {
     errno.ECONNREFUSED: "nothing listens there (connection refused)",
     errno.EHOSTUNREACH: "no route leads to that host",
@@ -424,68 +506,104 @@ _REASONS = {
 }
 
 
-def _why(exc: BaseException) -> tuple[str, str]:
+def _why(exc: BaseException) -> tuple[type[Unreachable], str, str]:
     """Why no answer came, and what to do about it, instead of what the HTTP library calls it."""
     match exc:
         case aiohttp.ServerDisconnectedError() | aiohttp.ClientPayloadError() | ConnectionResetError():
-            return _CUT, ""
-        case aiohttp.ClientConnectorCertificateError():
-            return _why_untrusted(exc.certificate_error), _RIGHT_CA
+            return Cut, "the server closed the connection", ""
         case aiohttp.ClientConnectorSSLError():
-            return "what listens there does not speak TLS as we do", _RIGHT_ADDRESS
+            return Away, "what listens there does not speak TLS as we do", _RIGHT_ADDRESS
         case aiohttp.ClientConnectorDNSError():
-            return f"the name {exc.host} leads to no address", _RIGHT_ADDRESS
+            return Away, f"the name {exc.host} leads to no address", _RIGHT_ADDRESS
         case aiohttp.ClientConnectorError():
             known = _REASONS.get(exc.os_error.errno or 0)
-            return known or exc.os_error.strerror or "no connection", _RIGHT_ADDRESS
+            return Away, known or exc.os_error.strerror or "no connection", _RIGHT_ADDRESS
+        case aiohttp.ConnectionTimeoutError():
+            return Away, "the host does not answer", _RIGHT_ADDRESS
         case TimeoutError():
-            return "no answer in time", _RIGHT_ADDRESS
+            return Unreachable, "no answer in time", _RIGHT_ADDRESS
         case aiohttp.ClientResponseError():
-            return f"what listens there does not speak HTTP: {exc.message}", _RIGHT_ADDRESS
-    return str(exc) or type(exc).__name__, _RIGHT_ADDRESS
+            return Unreachable, f"what listens there does not speak HTTP: {exc.message}", _RIGHT_ADDRESS
+    return Unreachable, str(exc) or type(exc).__name__, _RIGHT_ADDRESS
 
 
-def _why_untrusted(exc: Exception) -> str:
-    said = getattr(exc, "verify_message", "") or str(exc)
-    return f"its certificate is not trusted: {said}"
+async def _next_chunk(response: aiohttp.ClientResponse, until: float) -> bytes:
+    """What has come, b"" when the stream has ended or nothing came until then."""
+    try:
+        async with asyncio.timeout_at(until):
+            return await response.content.readany()
+    except TimeoutError:
+        return b""
+
+
+async def _body_of(response: aiohttp.ClientResponse, call: str) -> bytes:
+    body = await _up_to(response, MAX_ANSWER_BYTES)
+    if len(body) > MAX_ANSWER_BYTES:
+        raise _unusable(call, f"it is larger than {MAX_ANSWER_BYTES >> 20} MiB")
+    return body
+
+
+async def _up_to(response: aiohttp.ClientResponse, limit: int) -> bytes:
+    """The body; of a larger one a little more than `limit` bytes."""
+    chunks, size = [], 0
+    while size <= limit and (chunk := await response.content.readany()):
+        chunks.append(chunk)
+        size += len(chunk)
+    return b"".join(chunks)
 
 
 async def _raise_for_status(response: aiohttp.ClientResponse, call: str) -> None:
-    if response.status < 400:
+    if response.status < 300:
         return
-    text = await response.text(errors="replace")
+    if response.status < 400:
+        where = response.headers.get("Location", "nowhere")
+        raise _unusable(call, f"it sends us elsewhere (HTTP {response.status} to {where})")
+    text = (await _up_to(response, MAX_ERROR_BYTES)).decode(errors="replace")
     try:
         body = wire.decode_any(text)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         body = text
     raise error_of(response.status, body, retry_after=response.headers.get("Retry-After"), call=call)
 
 
-def _event_of(line: bytes, decode: Decode[T]) -> WatchEvent[T]:
-    event = _read(wire.decode_line, line, "watch")
+def _event_of(line: bytes, decode: Decode[T], call: str) -> WatchEvent[T]:
+    event = _read(wire.decode_line, line, call)
     raw = cast(bytes, event.object)
     if event.type == "ERROR":
-        status = wire.decode_any(raw)
-        raise error_of(int(status.get("code") or 500), status, call="watch")
+        status = _read(wire.decode_any, raw, call)
+        code = status.get("code") if isinstance(status, Mapping) else None
+        raise error_of(code if isinstance(code, int) else 500, status, call=call)
+    version = _read(wire.raw_version_of, raw, call)
     obj = None if event.type == "BOOKMARK" else _find_object(raw, decode)
-    return WatchEvent(event.type, wire.raw_version_of(raw), obj)
+    return WatchEvent(event.type, version, obj)
 
 
 def _find_object(raw: bytes, decode: Decode[T]) -> T | None:
     """One object; None, with a warning, for one that does not fit: it must not stop the others."""
     try:
         return decode(raw)
-    except msgspec.ValidationError as exc:
-        meta = wire.decode_any(raw).get("metadata", {})
-        log.warning("object skipped", name=meta.get("name"), namespace=meta.get("namespace"), error=str(exc))
+    except (msgspec.ValidationError, RecursionError) as exc:
+        named = wire.find_name_of(raw)
+        log.warning("object skipped", name=named.name, namespace=named.namespace, error=str(exc))
         return None
 
 
 def _read(decode: Callable[[bytes], T], body: bytes, call: str) -> T:
     try:
         return decode(body)
-    except msgspec.DecodeError as exc:
-        raise Unreachable(f"the answer to {call} cannot be read", why=str(exc)) from exc
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+        raise _unusable(call, _shown(body, exc)) from exc
+
+
+def _unusable(call: str, why: str) -> Unreachable:
+    return Unreachable(f"the answer to {call} cannot be read", why=why, next_step=_RIGHT_SERVER)
+
+
+def _shown(body: bytes, exc: Exception) -> str:
+    start = body[:64].strip()
+    if start[:1] == b"<":
+        return "it is a page of HTML"
+    return f"{exc}; it begins with {start[:32]!r}" if start else "it is empty"
 
 
 def _selectors(label_selector: str, field_selector: str) -> dict[str, str]:

@@ -387,6 +387,15 @@ class GPUReadyOptions(Base, frozen=True, kw_only=True):
             enum=("asNamed", "own"),
         ),
     ] = "asNamed"
+    registry: Annotated[
+        str, doc("Mirror that stands in for the public registry in every image; empty means none.")
+    ] = ""
+    image_pull_secrets: Annotated[
+        list[str], doc("Pull secrets of every pod, beside those of its own block.")
+    ] = []
+    cert_config: Annotated[
+        NamedConfig, doc("ConfigMap whose key ca-bundle.crt lists all CAs that every container trusts.")
+    ] = block(NamedConfig)
 
 
 class ClusterPolicySpec(Base, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from typing import Any
 from gpuready import names
 from gpuready.api.clusterpolicy import ClusterPolicy
 from gpuready.controller.policy.active import ActivePolicy
-from gpuready.operands import registry
+from gpuready.operands import registry, site
 from gpuready.operands.contract import ClusterView, KubeObject, Operand, Refusal
 from gpuready.operands.node_agent import manifest as node_agent
 
@@ -60,7 +60,10 @@ def plan_of(
     """
     owners = [_owner(active.raw["metadata"], controller=True)]
     owners += [_owner(heir["metadata"], controller=False) for heir in heirs]
-    agent = [_marked(obj, node_agent.NAME, active.name) for obj in node_agent.objects(policy, view)]
+    agent = [
+        _marked(site.fitted(obj, policy), node_agent.NAME, active.name)
+        for obj in node_agent.objects(policy, view)
+    ]
     return Plan(
         agent=tuple(agent),
         operands=tuple(
@@ -82,7 +85,9 @@ def _operand_plan(
         return OperandPlan(operand, enabled=False)
     if refusal := operand.refusal(policy):
         return OperandPlan(operand, enabled=True, refusal=refusal)
-    objects = [_marked(obj, operand.name, name) for obj in operand.objects(policy, view)]
+    objects = [
+        _marked(site.fitted(obj, policy), operand.name, name) for obj in operand.objects(policy, view)
+    ]
     return OperandPlan(operand, enabled=True, objects=tuple(_owned(obj, owners) for obj in objects))
 
 

@@ -10,6 +10,8 @@ VERSION = "0.1.0"
 FIELD_MANAGER = "gpuready"
 OPERATOR_NAMESPACE = "gpu-operator"
 OWN_IMAGE = "gpuready"
+# The original operator's: whoever holds it leads, be it the original or one of ours (decision 7).
+LEADER_LEASE = "53822513.nvidia.com"
 
 # --- API groups -----------------------------------------------------------------------------------------
 CLUSTER_POLICY_API = "nvidia.com/v1"
@@ -45,6 +47,8 @@ AGENT_LABELS_ANNOTATION = "gpuready.dev/agent-labels"
 # On every object that the policy controller applies.
 DIGEST_ANNOTATION = "gpuready.dev/digest"
 OWNER_LABEL = "gpuready.dev/policy"
+# On the leader's Lease: the holder that wrote it. An original operator as the holder leaves it behind.
+LEADER_ANNOTATION = "gpuready.dev/leader"
 OPERAND_LABEL = "gpuready.dev/operand"
 # On a driver pod: digest of what decides how the driver is installed.
 DRIVER_CONFIG_LABEL = "gpuready.dev/driver-config"

@@ -13,13 +13,15 @@ import errno
 import os
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
 
 import aiohttp
 import msgspec
+from aiohttp.connector import Connection
+from aiohttp.tracing import Trace
 
 from gpuready import names
 from gpuready.errors import ApiError
@@ -38,6 +40,7 @@ from gpuready.kube.errors import (
     Unreachable,
     error_of,
 )
+from gpuready.kube.fence import Fence, Fenced
 from gpuready.kube.requests import UNREACHABLE, Observer, name_of
 from gpuready.kube.resources import Resource
 from gpuready.kube.wire import Decode, WatchEvent
@@ -68,8 +71,11 @@ APPLY_PATCH = "application/apply-patch+yaml"  # JSON is YAML
 
 
 class KubeClient:
-    def __init__(self, where: Access, *, user_agent: str = "gpuready") -> None:
+    """`fence`: asked before each write is sent; without one all are."""
+
+    def __init__(self, where: Access, *, user_agent: str = "gpuready", fence: Fence | None = None) -> None:
         self.access = where
+        self._fence = fence
         self.observer: Observer = lambda verb, resource, code: None
         self._agent = user_agent if "/" in user_agent else f"{user_agent}/{names.VERSION}"
         self._session: aiohttp.ClientSession | None = None
@@ -394,11 +400,12 @@ class KubeClient:
     ) -> bytes:
         timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_TIMEOUT_S)
         headers = {"Content-Type": content_type} if body is not None else {}
-        async with self._answer(
-            method, path, params=params, body=body, headers=headers, timeout=timeout
-        ) as response:
-            await _raise_for_status(response, f"{method} {path}")
-            return await _body_of(response, f"{method} {path}")
+        with nullcontext() if self._fence is None or method == "GET" else self._fence.passing():
+            async with self._answer(
+                method, path, params=params, body=body, headers=headers, timeout=timeout
+            ) as response:
+                await _raise_for_status(response, f"{method} {path}")
+                return await _body_of(response, f"{method} {path}")
 
     @asynccontextmanager
     async def _answer(
@@ -445,12 +452,29 @@ class KubeClient:
         if self._session is None:
             tls = self.access.tls if self.access.tls is not None else False
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(ssl=tls, limit=0, ttl_dns_cache=30),
+                connector=_Connector(self._fence, ssl=tls, limit=0, ttl_dns_cache=30),
                 headers={"User-Agent": self._agent, "Accept": JSON, "Accept-Encoding": "identity"},
                 auto_decompress=True,
                 trust_env=False,
             )
         return self._session
+
+
+class _Connector(aiohttp.TCPConnector):
+    """Asks the fence once more when the connection is there: making one can take seconds."""
+
+    def __init__(self, fence: Fence | None, **options: Any) -> None:
+        super().__init__(**options)
+        self._fence = fence
+
+    async def connect(
+        self, req: aiohttp.ClientRequest, traces: builtins.list[Trace], timeout: aiohttp.ClientTimeout
+    ) -> Connection:
+        connection = await super().connect(req, traces, timeout)
+        if self._fence is not None and req.method != "GET" and not self._fence.is_open:
+            connection.release()
+            raise Fenced
+        return connection
 
 
 class _Untrusted(Away):
@@ -497,7 +521,9 @@ class _Patience:
 
 
 _RIGHT_ADDRESS = "check that the API server runs and that its address is right"
-_RIGHT_SERVER = "check that the address is the API server's own; a proxy, gateway or login page may stand there"
+_RIGHT_SERVER = (
+    "check that the address is the API server's own; a proxy, gateway or login page may stand there"
+)
 _REASONS = {
     errno.ECONNREFUSED: "nothing listens there (connection refused)",
     errno.EHOSTUNREACH: "no route leads to that host",

@@ -33,6 +33,7 @@ from gpuready.controller.policy.status import (
     new_problem,
     status_of,
 )
+from gpuready.controller.policy.view import facts_of, is_labelled_by_nfd, view_of
 from gpuready.errors import GPUReadyError
 from gpuready.kube.apply import Applied, Applier, Change
 from gpuready.kube.client import KubeClient
@@ -40,8 +41,7 @@ from gpuready.kube.errors import ApiStatusError, NotFound
 from gpuready.kube.events import NORMAL, WARNING, EventRecorder
 from gpuready.kube.resources import CLUSTER_POLICIES, resource_of
 from gpuready.kube.trimmed import Node
-from gpuready.operands.contract import ClusterView, NodeFacts
-from gpuready.operands.driver.manifest import POOL_LABEL
+from gpuready.operands.contract import ClusterView
 from gpuready.operands.driver.pools import BASE_NAME
 from gpuready.operands.node_agent import manifest as node_agent
 
@@ -117,21 +117,19 @@ class PolicyLoop(Loop):
         return plan_of(active, policy, self._view(), self._current.ignored())
 
     def _view(self) -> ClusterView:
-        nodes = sorted(self._caches.nodes.values(), key=lambda node: node.metadata.name)
-        base = self._caches.find_owned("DaemonSet", self._caches.namespace, BASE_NAME)
-        return ClusterView(
-            namespace=self._caches.namespace,
+        namespace = self._caches.namespace
+        return view_of(
+            self._caches.nodes.values(),
+            namespace=namespace,
             own_image=self._own_image,
-            gpu_nodes=tuple(_facts(node) for node in nodes if is_gpu_node(node.metadata.labels)),
-            nfd_present=any(_labelled_by_nfd(node) for node in nodes),
-            base_driver_pool=(base or {}).get("metadata", {}).get("labels", {}).get(POOL_LABEL, ""),
+            base_driver=self._caches.find_owned("DaemonSet", namespace, BASE_NAME),
         )
 
     def _observed(self, failures: Mapping[str, str]) -> Observed:
         pods = self._caches.own_pods.values()
         agents = {pod.node_name for pod in pods if pod.ready and operand_of(pod) == AGENT}
         nodes = self._caches.nodes.values()
-        by_nfd = any(_labelled_by_nfd(node) for node in nodes)
+        by_nfd = any(is_labelled_by_nfd(node) for node in nodes)
         return Observed(
             nodes=[self._node_view(node, agents, by_nfd=by_nfd) for node in nodes],
             gpu_nodes={summary.metadata.name: summary for summary in self._caches.gpu_nodes.values()},
@@ -279,31 +277,13 @@ class PolicyLoop(Loop):
             self._wake()
 
 
-def _facts(node: Node) -> NodeFacts:
-    info = node.status.node_info
-    return NodeFacts(
-        name=node.metadata.name,
-        labels=node.metadata.labels,
-        kernel=info.kernel_version,
-        runtime=info.container_runtime_version,
-        architecture=info.architecture,
-    )
-
-
 def _matters(old: Node, new: Node) -> bool:
     return (
         old.metadata.labels != new.metadata.labels
         or old.ready != new.ready
         or is_unknown(old) != is_unknown(new)
-        or _facts(old) != _facts(new)
+        or facts_of(old) != facts_of(new)
     )
-
-
-def _labelled_by_nfd(node: Node) -> bool:
-    """NFD lists the labels it owns, without its own prefix, in an annotation."""
-    listed = node.metadata.annotations.get(names.NFD_OWNED_ANNOTATION, "").split(",")
-    short = {label.removeprefix(names.NFD_PREFIX) for label in names.NFD_PCI_LABELS}
-    return any(label in short or label in names.NFD_PCI_LABELS for label in listed)
 
 
 def _has_nfd_labels(labels: Mapping[str, str]) -> bool:

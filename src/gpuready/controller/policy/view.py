@@ -1,0 +1,45 @@
+"""What manifests may know of the cluster. Pure: from objects, wherever they were read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gpuready import names
+from gpuready.controller.labelling.decision import is_gpu_node
+from gpuready.kube.trimmed import Node
+from gpuready.operands.contract import ClusterView, NodeFacts
+from gpuready.operands.driver.manifest import POOL_LABEL
+
+
+def view_of(
+    nodes: Iterable[Node], *, namespace: str, own_image: str, base_driver: Mapping[str, Any] | None
+) -> ClusterView:
+    """base_driver: the DaemonSet with the driver's plain name, None when there is none."""
+    ordered = sorted(nodes, key=lambda node: node.metadata.name)
+    labels = ((base_driver or {}).get("metadata") or {}).get("labels") or {}
+    return ClusterView(
+        namespace=namespace,
+        own_image=own_image,
+        gpu_nodes=tuple(facts_of(node) for node in ordered if is_gpu_node(node.metadata.labels)),
+        nfd_present=any(is_labelled_by_nfd(node) for node in ordered),
+        base_driver_pool=labels.get(POOL_LABEL, ""),
+    )
+
+
+def facts_of(node: Node) -> NodeFacts:
+    info = node.status.node_info
+    return NodeFacts(
+        name=node.metadata.name,
+        labels=node.metadata.labels,
+        kernel=info.kernel_version,
+        runtime=info.container_runtime_version,
+        architecture=info.architecture,
+    )
+
+
+def is_labelled_by_nfd(node: Node) -> bool:
+    """NFD lists the labels it owns, without its own prefix, in an annotation."""
+    listed = node.metadata.annotations.get(names.NFD_OWNED_ANNOTATION, "").split(",")
+    short = {label.removeprefix(names.NFD_PREFIX) for label in names.NFD_PCI_LABELS}
+    return any(label in short or label in names.NFD_PCI_LABELS for label in listed)

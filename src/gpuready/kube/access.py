@@ -6,6 +6,8 @@ In a pod: the service account's files. On a desk: a kubeconfig with a certificat
 from __future__ import annotations
 
 import base64
+import hashlib
+import json
 import os
 import ssl
 import tempfile
@@ -18,7 +20,7 @@ from typing import Any
 
 from gpuready import names
 from gpuready.errors import UsageError
-from gpuready.kube.certificate import find_not_after
+from gpuready.kube.certificate import find_not_after, time_text
 from gpuready.yaml_text import parse_yaml
 
 SERVICE_ACCOUNT_DIR = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -46,14 +48,16 @@ class TokenFile:
         self._read_at = float("-inf")
 
     def token(self) -> str:
+        """raises  NoAccess when there is none, and never was"""
         try:
             mtime_ns = self.path.stat().st_mtime_ns
             if mtime_ns != self._mtime_ns or self._clock() - self._read_at >= TOKEN_MAX_AGE_S:
-                self._token = self.path.read_text().strip()
+                self._token = _printable(self.path.read_bytes())
                 self._mtime_ns, self._read_at = mtime_ns, self._clock()
-        except OSError as exc:
+        except (OSError, ValueError) as exc:  # also in the middle of being written: the last one may still do
             if not self._token:
-                raise NoAccess(f"cannot read the token {self._named}", why=exc.strerror or "") from exc
+                why = exc.strerror if isinstance(exc, OSError) else str(exc)
+                raise NoAccess(f"cannot read the token {self._named}", why=why or "") from exc
         return self._token
 
     def may_have_changed(self) -> bool:
@@ -61,10 +65,25 @@ class TokenFile:
         self._mtime_ns = -1
         return True
 
+    @property
+    def where(self) -> str:
+        return self._named
+
+
+def _printable(content: bytes) -> str:
+    """raises  ValueError for what cannot be sent in a header"""
+    text = content.decode("ascii", errors="replace").strip()
+    if not text:
+        raise ValueError("the file is empty")
+    if not text.isascii() or not text.isprintable():
+        raise ValueError("what it holds is no token")
+    return text
+
 
 class FixedToken:
-    def __init__(self, token: str) -> None:
+    def __init__(self, token: str, where: str = "") -> None:
         self._token = token
+        self.where = where
 
     def token(self) -> str:
         return self._token
@@ -81,6 +100,45 @@ class Access:
     namespace: str = "default"
     tls_server_name: str | None = None
     source: str = field(default="", compare=False)
+    # What is below is read anew from the same place when the server refuses us or we refuse the server.
+    read_again: Callable[[], Access] | None = field(default=None, compare=False, repr=False)
+    fingerprint: str = field(default="", compare=False, repr=False)
+    client_certificate: bytes = field(default=b"", compare=False, repr=False)
+
+    def renewed(self) -> Access | None:
+        """What the same files say now, None when that is what we have.
+
+        raises  NoAccess when they cannot be used any more
+        """
+        fresh = self.read_again() if self.read_again else self
+        return fresh if fresh.fingerprint != self.fingerprint else None
+
+    def find_trouble(self, now: datetime) -> NoAccess | None:
+        """What is wrong with the credentials, as far as it shows without the server."""
+        if self.client_certificate and (ended := find_not_after(self.client_certificate)) and ended < now:
+            return _expired_certificate(self.source, ended)
+        if self.token is None:
+            return None
+        ended = find_expiry(self.token.token())
+        if ended is None or ended >= now:
+            return None
+        where = self.token.where or self.source
+        step = (
+            "delete the pod, so that it gets a new one"
+            if where.startswith(SERVICE_ACCOUNT_DIR)
+            else _FETCH_ANEW
+        )
+        return NoAccess(f"the token in {where} was valid until {time_text(ended)}", next_step=step)
+
+
+def find_expiry(token: str) -> datetime | None:
+    """Until when a JSON web token is valid; None for another token. Its signature is not looked at."""
+    try:
+        payload = token.split(".")[1]
+        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        return datetime.fromtimestamp(float(claims["exp"]), UTC)
+    except (ValueError, IndexError, KeyError, TypeError, OverflowError, RecursionError, OSError):
+        return None
 
 
 def in_cluster(env: Mapping[str, str] = os.environ) -> Access:
@@ -90,12 +148,15 @@ def in_cluster(env: Mapping[str, str] = os.environ) -> Access:
         raise NoAccess("this is not a pod", why="KUBERNETES_SERVICE_HOST is not set")
     folder = service_account_dir(env)
     authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    ca = _read_file(folder / "ca.crt", "the cluster's CA", f"{SERVICE_ACCOUNT_DIR}/ca.crt")
     return Access(
         server=f"https://{authority}",
-        tls=_trusting(_read_file(folder / "ca.crt", "the cluster's CA", f"{SERVICE_ACCOUNT_DIR}/ca.crt")),
+        tls=_trusting(ca),
         token=TokenFile(folder / "token", named=f"{SERVICE_ACCOUNT_DIR}/token"),
         namespace=_namespace_in(folder),
         source=SERVICE_ACCOUNT_DIR,
+        read_again=lambda: in_cluster(env),
+        fingerprint=_fingerprint(ca),
     )
 
 
@@ -124,16 +185,32 @@ def from_kubeconfig(
             why=f'it says "{server}"',
             next_step="give it the API server's address, as https://HOST:PORT",
         )
+    whose = f'{source}, user "{ctx.get("user")}"'
+    secure = server.startswith("https")
     return Access(
         server=server,
-        tls=_tls_of(cluster, user, f'{source}, user "{ctx.get("user")}"')
-        if server.startswith("https")
-        else None,
-        token=_token_of(user, source),
+        tls=_tls_of(cluster, user, whose) if secure else None,
+        token=_token_of(user, source, whose),
         namespace=str(ctx.get("namespace") or "default"),
         tls_server_name=cluster.get("tls-server-name"),
         source=f"{source}, context {wanted}",
+        read_again=lambda: from_kubeconfig(path, context, env),
+        fingerprint=_fingerprint_of(cluster, user),
+        client_certificate=_data_of(user, "client-certificate") if secure else b"",
     )
+
+
+def _fingerprint_of(cluster: Mapping[str, Any], user: Mapping[str, Any]) -> str:
+    files = [
+        _data_of(cluster, "certificate-authority"),
+        *(_data_of(user, name) for name in ("client-certificate", "client-key")),
+    ]
+    texts = (cluster.get("server"), cluster.get("tls-server-name"), user.get("token"), user.get("tokenFile"))
+    return _fingerprint(*files, *(str(text).encode() for text in texts))
+
+
+def _fingerprint(*parts: bytes) -> str:
+    return hashlib.sha256(b"\0".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
 
 
 def _config_files(path: str | None, env: Mapping[str, str]) -> list[Path]:
@@ -214,11 +291,15 @@ def _tls_of(cluster: Mapping[str, Any], user: Mapping[str, Any], source: str) ->
 def _refuse_expired(certificate: bytes, source: str) -> None:
     ends = find_not_after(certificate)
     if ends is not None and ends < datetime.now(UTC):
-        raise NoAccess(
-            f"{source}: the client certificate has expired",
-            why=f"it was valid until {ends:%Y-%m-%d %H:%M} UTC",
-            next_step=_FETCH_ANEW,
-        )
+        raise _expired_certificate(source, ends)
+
+
+def _expired_certificate(source: str, ended: datetime) -> NoAccess:
+    return NoAccess(
+        f"{source}: the client certificate has expired",
+        why=f"it was valid until {time_text(ended)}",
+        next_step=_FETCH_ANEW,
+    )
 
 
 def _load_chain(context: ssl.SSLContext, certificate: bytes, key: bytes, source: str) -> None:
@@ -236,11 +317,11 @@ def _load_chain(context: ssl.SSLContext, certificate: bytes, key: bytes, source:
             ) from exc
 
 
-def _token_of(user: Mapping[str, Any], source: str) -> TokenFile | FixedToken | None:
+def _token_of(user: Mapping[str, Any], source: str, whose: str) -> TokenFile | FixedToken | None:
     if user.get("tokenFile"):
         return TokenFile(Path(user["_folder"]) / str(user["tokenFile"]))
     if user.get("token"):
-        return FixedToken(str(user["token"]))
+        return FixedToken(_header_safe(str(user["token"]), whose), whose)
     for unsupported in ("exec", "auth-provider"):
         if user.get(unsupported):
             raise NoAccess(
@@ -249,6 +330,13 @@ def _token_of(user: Mapping[str, Any], source: str) -> TokenFile | FixedToken | 
                 next_step="make a kubeconfig with a token: kubectl create token ACCOUNT",
             )
     return None
+
+
+def _header_safe(token: str, whose: str) -> str:
+    try:
+        return _printable(token.encode())
+    except ValueError as exc:
+        raise NoAccess(f"{whose}: the token cannot be used", why=str(exc), next_step=_FETCH_ANEW) from exc
 
 
 def _data_of(entry: Mapping[str, Any], field_name: str) -> bytes:

@@ -29,7 +29,6 @@ from gpuready.kube import access, wire
 from gpuready.kube.access import Access, NoAccess
 from gpuready.kube.certificate import why_untrusted
 from gpuready.kube.errors import (
-    ApiStatusError,
     Away,
     Cut,
     Gone,
@@ -53,7 +52,7 @@ REQUEST_TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 5.0
 WATCH_TIMEOUT_S = 300
 # The server says something in every watch at least once a minute (a bookmark); one that is silent longer may
-# be gone without our having been told. Asking again from the last version costs one request and loses nothing.
+# be gone without our having been told. Asking again from the last version costs one request and no event.
 WATCH_IDLE_S = 75.0
 MAX_TRIES = 5
 # Whoever called has other things to do: a longer wait is his, who knows `retry_after` from the error.
@@ -79,6 +78,7 @@ class KubeClient:
         self.observer: Observer = lambda verb, resource, code: None
         self._agent = user_agent if "/" in user_agent else f"{user_agent}/{names.VERSION}"
         self._session: aiohttp.ClientSession | None = None
+        self._retired: aiohttp.ClientSession | None = None
 
     @classmethod
     def in_cluster(cls, user_agent: str = "gpuready") -> KubeClient:
@@ -106,9 +106,10 @@ class KubeClient:
         return self.access.namespace
 
     async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        for session in (self._session, self._retired):
+            if session is not None:
+                await session.close()
+        self._session = self._retired = None
 
     async def __aenter__(self) -> KubeClient:
         return self
@@ -215,7 +216,7 @@ class KubeClient:
         call = f"watch {path}"
         # sock_read ends the wait for the answer's head; from then on whole lines count, not bytes.
         timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_TIMEOUT_S, sock_read=idle_s)
-        async with self._answer("GET", path, params=params, timeout=timeout) as response:
+        async with self._signed_in(), self._answer("GET", path, params=params, timeout=timeout) as response:
             await _raise_for_status(response, call)
             opened()
             splitter = wire.LineSplitter()
@@ -332,7 +333,7 @@ class KubeClient:
             except Unauthorized as exc:
                 if patience.used("sign in") or not await self._renewed():
                     raise self._explained(exc) from exc
-            except _Untrusted as exc:
+            except _Untrusted:
                 if patience.used("trust") or not await self._renewed():
                     raise
             except ApiError as exc:
@@ -351,6 +352,18 @@ class KubeClient:
                 for line in splitter.feed(chunk):
                     yield line.decode(errors="replace")
 
+    @asynccontextmanager
+    async def _signed_in(self) -> AsyncIterator[None]:
+        """For a call that its caller repeats: the next time it goes with what is on disk by then."""
+        try:
+            yield
+        except Unauthorized as exc:
+            await self._renewed()
+            raise self._explained(exc) from exc
+        except _Untrusted:
+            await self._renewed()
+            raise
+
     async def _renewed(self) -> bool:
         """Read credentials and CA anew; whether another try may end otherwise."""
         try:
@@ -360,7 +373,10 @@ class KubeClient:
         if fresh is None:
             return self.access.token is not None and self.access.token.may_have_changed()
         self.access = fresh
-        await self.close()
+        # What still runs over the old connections may end there; nothing of ours runs for two renewals.
+        if self._retired is not None:
+            await self._retired.close()
+        self._session, self._retired = None, self._session
         return True
 
     def _explained(self, exc: Unauthorized) -> Unauthorized:
@@ -431,6 +447,7 @@ class KubeClient:
                 headers=sent,
                 timeout=timeout,
                 server_hostname=self.access.tls_server_name,
+                allow_redirects=False,  # a PATCH that is sent elsewhere would arrive there as a GET
             ) as response:
                 answered = True
                 self.observer(*name_of(method, path, params), str(response.status))
@@ -438,15 +455,24 @@ class KubeClient:
         except (aiohttp.ClientError, TimeoutError, OSError) as exc:
             if not answered:
                 self.observer(*name_of(method, path, params), UNREACHABLE)
-            raise self._unreachable(exc, f"{method} {path}") from exc
+            raise await self._unreachable(exc, f"{method} {path}") from exc
 
-    def _unreachable(self, exc: BaseException, call: str) -> Unreachable:
-        why, step = _why(exc)
+    def _token(self) -> str:
+        try:
+            return self.access.token.token() if self.access.token else ""
+        except NoAccess as exc:
+            raise Away(exc.what, why=exc.why, next_step=exc.next_step) from exc
+
+    async def _unreachable(self, exc: BaseException, call: str) -> Unreachable:
+        if isinstance(exc, aiohttp.ClientConnectorCertificateError):
+            name = self.access.tls_server_name or exc.host
+            why, step = await why_untrusted(exc.certificate_error, exc.host, exc.port or 443, name)
+            kind: type[Unreachable] = _Untrusted
+        else:
+            kind, why, step = _why(exc)
         source = self.access.source
         step = f"{step} (see {source})" if step and source else step
-        return Unreachable(
-            f"the API server {self.access.server} did not answer {call}", why=why, next_step=step
-        )
+        return kind(f"the API server {self.access.server} did not answer {call}", why=why, next_step=step)
 
     def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:

@@ -1,11 +1,14 @@
 """The API server's refusals as types, so that callers catch what they can handle and nothing else.
 
 ApiError (errors.py)
-├── Unreachable          no answer: refused, timed out, cut, TLS failed
+├── Unreachable          no answer that can be used: this call timed out, or its answer cannot be read
+│   ├── Away             nobody listens, or whom we meet is not our API server: every call fails alike
+│   └── Cut              the connection ended while we waited for the answer
 └── ApiStatusError       an answer with an HTTP status >= 400, or an ERROR event in a watch
     ├── BadRequest 400   Unauthorized 401   Forbidden 403   NotFound 404   MethodNotAllowed 405
     ├── AlreadyExists 409   Conflict 409    (they differ only in `reason`)
-    ├── Gone 410   Invalid 422   TooManyRequests 429
+    ├── Gone 410, and 504 for a version that the server has not reached
+    ├── Invalid 422   TooManyRequests 429
     └── ServerTimeout 500/503/504 with such a reason, ServiceUnavailable 502/503
 """
 
@@ -18,7 +21,15 @@ from gpuready.errors import ApiError
 
 
 class Unreachable(ApiError):
-    """No answer came: connection refused, timed out, cut in the middle, or TLS failed."""
+    """No answer came that can be used. A write may have happened all the same."""
+
+
+class Away(Unreachable):
+    """Connection refused, no such host, TLS failed: nothing was sent, and no other call would do better."""
+
+
+class Cut(Unreachable):
+    """The connection ended in the middle: often one that was kept open and that the server had closed."""
 
 
 class ApiStatusError(ApiError):
@@ -72,7 +83,7 @@ class Conflict(ApiStatusError):
 
 
 class Gone(ApiStatusError):
-    """The resourceVersion or the continue token is too old: list again."""
+    """The resourceVersion or the continue token is not, or no longer, one of this server's: list again."""
 
 
 class Invalid(ApiStatusError):
@@ -122,10 +133,10 @@ def error_of(status: int, body: Any, *, retry_after: str | None = None, call: st
     call         "PATCH /api/v1/nodes/n1", put in front of the message
     """
     said = body if isinstance(body, Mapping) else {}
-    reason = str(said.get("reason") or "")
-    details = said.get("details") or {}
-    message = str(said.get("message") or "") or _first_line(body) or f"HTTP {status}"
-    kind = _BY_REASON.get(reason) or _BY_STATUS.get(status, ApiStatusError)
+    reason = _text(said.get("reason"))
+    details = _mapping(said.get("details"))
+    message = _text(said.get("message")) or _first_line(body) or _bare(status, body)
+    kind = _kind_of(status, reason, details)
     return kind(
         f"{call}: {message}" if call else message,
         status=status,
@@ -144,16 +155,54 @@ _NEXT_STEPS = {
 }
 
 
+def is_passing(error: Exception) -> bool:
+    """The same call may well succeed a little later, without anybody doing anything."""
+    if isinstance(error, ApiStatusError):
+        return error.status in _PASSING or error.status >= 500
+    return isinstance(error, Unreachable)
+
+
+_PASSING = (408, 409, 410, 425, 429)
+
+
+def _kind_of(status: int, reason: str, details: Mapping[str, Any]) -> type[ApiStatusError]:
+    causes = details.get("causes")
+    rows = [row for row in causes if isinstance(row, Mapping)] if isinstance(causes, list) else []
+    # A server restored from a backup is behind what we have seen: waiting for it would be for ever.
+    if any(row.get("reason") == "ResourceVersionTooLarge" for row in rows):
+        return Gone
+    return _BY_REASON.get(reason) or _BY_STATUS.get(status, ApiStatusError)
+
+
 def _seconds(header: str | None, detail: Any) -> float | None:
     for value in (header, detail):
         try:
-            if value is not None and float(value) > 0:
-                return float(value)
+            seconds = float(value) if value is not None else 0.0
         except (TypeError, ValueError):
-            continue
+            continue  # a date, or no number at all
+        if 0 < seconds < float("inf"):
+            return seconds
     return None
+
+
+def _bare(status: int, body: Any) -> str:
+    return (
+        f"HTTP {status}"
+        if isinstance(body, Mapping)
+        else f"HTTP {status} without a word of the API server's own"
+    )
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _first_line(body: Any) -> str:
     text = body.strip() if isinstance(body, str) else ""
+    if text.startswith("<"):
+        return ""  # a page of HTML: its status says more
     return text.splitlines()[0][:200] if text else ""

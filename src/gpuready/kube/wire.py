@@ -59,6 +59,11 @@ class ListPage(msgspec.Struct):
 
     metadata: ListMeta = msgspec.field(default_factory=ListMeta)
     items: list[msgspec.Raw] | None = None
+    kind: str = ""
+
+    @property
+    def is_list(self) -> bool:
+        return self.kind.endswith("List") and bool(self.metadata.resource_version)
 
 
 class WatchLine(msgspec.Struct):
@@ -70,14 +75,33 @@ class _MetaOnly(msgspec.Struct):
     metadata: ListMeta = msgspec.field(default_factory=ListMeta)
 
 
+class Named(msgspec.Struct):
+    name: str = ""
+    namespace: str = ""
+
+
+class _NameOnly(msgspec.Struct):
+    metadata: Named = msgspec.field(default_factory=Named)
+
+
 decode_page = msgspec.json.Decoder(ListPage).decode
 decode_line = msgspec.json.Decoder(WatchLine).decode
 decode_any = msgspec.json.Decoder().decode
 _decode_meta = msgspec.json.Decoder(_MetaOnly).decode
+_decode_name = msgspec.json.Decoder(_NameOnly).decode
 
 
 def raw_version_of(raw: bytes | msgspec.Raw) -> str:
+    """raises  msgspec.DecodeError"""
     return _decode_meta(raw).metadata.resource_version
+
+
+def find_name_of(raw: bytes | msgspec.Raw) -> Named:
+    """What an object that we cannot read is called; empty when not even that can be seen."""
+    try:
+        return _decode_name(raw).metadata
+    except (msgspec.DecodeError, RecursionError):
+        return Named()
 
 
 class LineSplitter:
@@ -85,6 +109,7 @@ class LineSplitter:
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
+        self.unfinished_bytes = 0
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         start = 0
@@ -93,8 +118,10 @@ class LineSplitter:
             if self._parts:
                 line = b"".join([*self._parts, line])
                 self._parts.clear()
+                self.unfinished_bytes = 0
             if line.strip():
                 yield line
             start = end + 1
         if start < len(data):
             self._parts.append(data[start:])
+            self.unfinished_bytes += len(data) - start

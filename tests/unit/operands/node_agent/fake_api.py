@@ -102,7 +102,9 @@ class FakeApi:
         if request.query.get("watch"):
             return await self._watch(request, plural, name)
         items = [obj for (kind, key), obj in self.objects.items() if kind == plural and name in ("", key)]
-        return web.json_response({"metadata": {"resourceVersion": str(self._version)}, "items": items})
+        return web.json_response(
+            {"kind": "List", "metadata": {"resourceVersion": str(self._version)}, "items": items}
+        )
 
     async def _watch(self, request: web.Request, plural: str, name: str) -> web.StreamResponse:
         seen = int(request.query.get("resourceVersion") or self._version)

@@ -6,7 +6,10 @@ A loop never acts on what an event said; events only name keys. One key's failur
 from __future__ import annotations
 
 import asyncio
+import time
 from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable
 
 from gpuready.errors import GPUReadyError
 from gpuready.kube.errors import Conflict, Unreachable
@@ -22,10 +25,15 @@ class Loop(ABC):
     def __init__(self, name: str, *, workers: int = 1) -> None:
         self.name = name
         self.queue = WorkQueue()
-        self.reconciled = 0
-        self.failed = 0
+        self.reconciled = 0  # passes that began
+        self.results: Counter[str] = Counter()  # of passes that ended: ok, conflict, away, failed
+        self.on_pass: Callable[[float], None] = lambda duration_s: None
         self._workers = workers
         self._log = get_logger(f"controller.{name}")
+
+    @property
+    def failed(self) -> int:
+        return self.results["failed"]
 
     @abstractmethod
     async def reconcile(self, key: str) -> None:
@@ -46,22 +54,30 @@ class Loop(ABC):
 
     async def _try(self, key: str) -> None:
         self.reconciled += 1
+        began = time.monotonic()
+        result = await self._result_of(key)
+        self.results[result] += 1
+        self.on_pass(time.monotonic() - began)
+
+    async def _result_of(self, key: str) -> str:
         try:
             await self.reconcile(key)
         except Conflict:
             # Somebody wrote in between; the watch brings the newer object.
             self.queue.add_rate_limited(key)
+            return "conflict"
         except Unreachable as exc:
             self.queue.add_after(key, AWAY_RETRY_S)
             self._log.debug("API server away", key=key, error=str(exc), retry_in_s=AWAY_RETRY_S)
+            return "away"
         except GPUReadyError as exc:
-            self.failed += 1
             wait = self.queue.add_rate_limited(key)
             self._log.warning("not reconciled", key=key, error=str(exc), retry_in_s=round(wait, 1))
+            return "failed"
         except Exception:
             # A mistake of ours in one object must not stop the others.
-            self.failed += 1
             self.queue.add_rate_limited(key)
             self._log.exception("not reconciled", key=key)
-        else:
-            self.queue.forget(key)
+            return "failed"
+        self.queue.forget(key)
+        return "ok"

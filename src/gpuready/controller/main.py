@@ -8,10 +8,11 @@ import socket
 from collections.abc import Mapping
 
 from gpuready import names
-from gpuready.controller import http, metrics
+from gpuready.controller import http
 from gpuready.controller.caches import Caches
 from gpuready.controller.current import CurrentPolicy
 from gpuready.controller.labelling.loop import LabellingLoop
+from gpuready.controller.metrics import CONTENT_TYPE, Metrics
 from gpuready.controller.nodes.loop import SILENCE_S, NodesLoop
 from gpuready.controller.nodes.uninstall import PATIENCE_S, Uninstaller
 from gpuready.controller.policy.loop import PolicyLoop
@@ -69,9 +70,9 @@ async def _operate(client: KubeClient, namespace: str, env: Mapping[str, str], l
     nodes = NodesLoop(client, caches, current, uninstaller, silence_s=silence_s)
     policy = PolicyLoop(client, caches, current, nodes, events, image)
     loops = (labelling, nodes, policy)
-    collector = metrics.Collector(caches, policy, loops)
+    metrics = Metrics(client, caches, current, policy, loops)
     async with asyncio.TaskGroup() as group:
-        group.create_task(_serve(listeners, caches, collector))
+        group.create_task(_serve(listeners, caches, metrics))
         group.create_task(caches.run())
         # Decisions on half-known caches would take labels away, so the loops start when all is listed.
         await caches.wait_synced()
@@ -88,7 +89,7 @@ def _listeners(env: Mapping[str, str]) -> Listeners:
     return http.listen(host, metrics_port), http.listen(host, health_port)
 
 
-async def _serve(listeners: Listeners, caches: Caches, collector: metrics.Collector) -> None:
+async def _serve(listeners: Listeners, caches: Caches, metrics: Metrics) -> None:
     def health() -> http.Answer:
         return 200, http.TEXT, b"ok\n"
 
@@ -99,7 +100,7 @@ async def _serve(listeners: Listeners, caches: Caches, collector: metrics.Collec
         return 200, http.TEXT, b"ok\n"
 
     def exposition() -> http.Answer:
-        return 200, "text/plain; version=0.0.4; charset=utf-8", metrics.exposition(collector)
+        return 200, CONTENT_TYPE, metrics.exposition()
 
     for_metrics, for_checks = listeners
     checks = http.Application({"/healthz": health, "/readyz": ready})

@@ -160,8 +160,9 @@ async def wait_process(cluster: Cluster, node: str, role: str, *, timeout_s: flo
 class Operator:
     """The operator as a process of the test, for clusters without one of their own."""
 
-    def __init__(self, cluster: Cluster, **env: str) -> None:
+    def __init__(self, cluster: Cluster, kubeconfig: Path | None = None, **env: str) -> None:
         self._cluster = cluster
+        self._kubeconfig = kubeconfig or cluster.kubeconfig
         self.metrics_port, self.health_port = free_port(), free_port()
         self._env = {
             "OPERATOR_NAMESPACE": NAMESPACE,
@@ -192,7 +193,7 @@ class Operator:
 
     async def start(self) -> None:
         argv = [str(LAUNCH), "--log", str(self.log_path), "--", sys.executable, "-m", "gpuready.cli"]
-        argv += ["operator", "--kubeconfig", str(self._cluster.kubeconfig)]
+        argv += ["operator", "--kubeconfig", str(self._kubeconfig)]
         self._process = await asyncio.create_subprocess_exec(*argv, env={**os.environ, **self._env})
 
     async def ended(self) -> int:

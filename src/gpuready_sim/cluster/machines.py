@@ -30,11 +30,14 @@ class MachineError(SimulatorError):
 class Machine:
     """A simulated machine and the kubelet on it."""
 
-    def __init__(self, spec: NodeSpec, directory: Path, address: str, timing: Timing) -> None:
+    def __init__(
+        self, spec: NodeSpec, directory: Path, address: str, timing: Timing, *, pod_api: str = ""
+    ) -> None:
         self.spec = spec
         self.directory = directory
         self.address = address
         self.timing = timing
+        self.pod_api = pod_api
         self._kubelet: Kubelet | None = None
         self._end_of_hang: asyncio.TimerHandle | None = None
 
@@ -60,7 +63,7 @@ class Machine:
 
     async def start(self, client: SimClient, tls: ssl.SSLContext | None = None) -> None:
         """Start the kubelet, with HTTPS on its port if `tls`; returns once the Node is registered."""
-        identity = _identity(self.spec, self.address)
+        identity = _identity(self.spec, self.address, self.pod_api)
         self._kubelet = Kubelet(identity, node_dir=self.directory, client=client, timing=self.timing, tls=tls)
         await self._kubelet.start()
 
@@ -231,7 +234,9 @@ def _hardware_spec(spec: NodeSpec) -> hardware.MachineSpec:
     )
 
 
-def _identity(spec: NodeSpec, address: str) -> NodeIdentity:
+def _identity(spec: NodeSpec, address: str, pod_api: str) -> NodeIdentity:
     default = NodeIdentity(spec.name, address)
     capacity = {**default.capacity, "cpu": spec.cpu, "memory": spec.memory}
-    return NodeIdentity(spec.name, address, labels=spec.labels, taints=spec.taints, capacity=capacity)
+    return NodeIdentity(
+        spec.name, address, labels=spec.labels, taints=spec.taints, capacity=capacity, pod_api=pod_api
+    )

@@ -12,6 +12,7 @@
       cpu: 64
       memory: 512Gi
     nodeGraceSeconds: 8                # a node silent this long becomes NotReady
+    podApi: 127.0.0.1:16443            # where pods find the API server: a proxy in front of it
 
 Only `nodes` and each `name` are required. An error names the path, the value and what is allowed.
 """
@@ -43,6 +44,7 @@ KEY_WORDS = "a label key such as nvidia.com/gpu"
 LABEL_WORDS = "at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends"
 MIN_GRACE_S = 1
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_LOOPBACK_PORT = re.compile(r"127(\.\d{1,3}){3}:\d{1,5}")
 _DRIVER_VERSION = re.compile(r"\d+(\.\d+){1,2}")
 
 DEFAULT_CLUSTER = """\
@@ -77,8 +79,11 @@ class NodeSpec:
 
 @dataclass(frozen=True)
 class ClusterSpec:
+    """`pod_api` is "" where pods find the API server at its own address."""
+
     nodes: tuple[NodeSpec, ...]
     node_grace_s: float = 8.0
+    pod_api: str = ""
 
     @classmethod
     def load(cls, path: Path) -> ClusterSpec:
@@ -92,13 +97,14 @@ class ClusterSpec:
         except yaml.YAMLError as exc:
             raise SpecError(f"{source} is no YAML", why=str(exc).replace("\n", " ")) from exc
         reader = _Reader(tree, source)
-        reader.only("nodes", "nodeGraceSeconds")
+        reader.only("nodes", "nodeGraceSeconds", "podApi")
         entries = reader.list_at("nodes", required=True)
         nodes = [node for entry in entries for node in _nodes(entry)]
         if not nodes:
             raise reader.error("nodes", tree.get("nodes"), "a list with at least one node")
         _refuse_doubles(nodes, source)
-        return cls(tuple(nodes), float(reader.number_at("nodeGraceSeconds", 8, least=MIN_GRACE_S)))
+        grace_s = float(reader.number_at("nodeGraceSeconds", 8, least=MIN_GRACE_S))
+        return cls(tuple(nodes), grace_s, _pod_api(reader))
 
 
 def read_spec(path: Path) -> str:
@@ -115,6 +121,13 @@ def read_spec(path: Path) -> str:
 
 def is_driver_version(text: str) -> bool:
     return bool(_DRIVER_VERSION.fullmatch(text))
+
+
+def _pod_api(reader: _Reader) -> str:
+    text = reader.text_at("podApi")
+    if text and not _LOOPBACK_PORT.fullmatch(text):
+        raise reader.error("podApi", text, "an address of this machine with a port, as 127.0.0.1:16443")
+    return text
 
 
 def _nodes(entry: _Reader) -> list[NodeSpec]:

@@ -103,7 +103,7 @@ class Supervisor:
         for index, node in enumerate(self.spec.nodes):
             timing = Timing(lease_interval_s=grace_s / 4, lease_duration_s=max(1, round(grace_s)))
             address = addresses.address(index)
-            machine = Machine(node, self.place.node(node.name), address, timing)
+            machine = Machine(node, self.place.node(node.name), address, timing, pod_api=self.spec.pod_api)
             await asyncio.to_thread(machine.build)
             self.machines[node.name] = machine
 

@@ -28,6 +28,7 @@ class NodeIdentity:
     address  the node's own loopback address (127.0.0.0/8); its pods have it too, so ports never clash
     port     of the kubelet's HTTP (plain, loopback); 0 picks a free one
     taints   as in Node.spec.taints; set at registration only
+    pod_api  "HOST:PORT" at which pods find the API server; "" = where the kubelet itself does
     """
 
     name: str
@@ -40,6 +41,7 @@ class NodeIdentity:
     kubelet_version: str = KUBELET_VERSION
     runtime_version: str = RUNTIME_VERSION
     port: int = 10250
+    pod_api: str = ""
 
 
 @dataclass(frozen=True)

@@ -261,7 +261,7 @@ class Kubelet:
             events=self._events,
             prober=Prober(session, self.identity.address),
             timing=self.timing,
-            service_env=_service_env(self._client.access.server),
+            service_env=_service_env(self.identity.pod_api or self._client.access.server),
             devices=lambda: self._devices,
             admit=self._admit,
         )
@@ -283,7 +283,7 @@ class Kubelet:
 
 def _service_env(server: str) -> Mapping[str, str]:
     """Where containers find the API server."""
-    url = urlsplit(server)
+    url = urlsplit(server if "//" in server else f"//{server}")
     host, port = url.hostname or "127.0.0.1", str(url.port or 443)
     return {
         "KUBERNETES_SERVICE_HOST": host,

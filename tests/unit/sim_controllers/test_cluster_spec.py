@@ -160,6 +160,13 @@ def test_two_models_in_one_node_keep_their_slots():
             id="too long with its number",
         ),
         pytest.param(
+            "{nodes: [{name: a}], podApi: api.example.com}",
+            "podApi: 'api.example.com' is not allowed",
+            "127.0.0.1:16443",
+            "",
+            id="pods reach nothing outside",
+        ),
+        pytest.param(
             "{nodes: [{name: a}], nodeGraceSeconds: 0}",
             "nodeGraceSeconds: 0 is not allowed",
             "1 or more",

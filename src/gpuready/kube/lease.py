@@ -5,8 +5,8 @@ make the next one. All times are seconds on this machine's own clock. The times 
 and for people: they are written and never read, so a clock that jumps changes nothing.
 
 Why no two lead at once: a leader leads until `renew_s` after it *started* the last request that was granted.
-Another takes the Lease when it has seen one version of it for as long as its holder promised, counted from when
-that version *arrived*, and only over that very version (resourceVersion). The grant lies between the two
+Another takes the Lease when it has seen one version of it for as long as its holder promised, counted from
+when that version *arrived*, and only over that very version (resourceVersion). The grant lies between the two
 moments, so the old leader has stopped at least `lease_s - renew_s` before a new one can begin.
 
 Source of the protocol: client-go v0.36, tools/leaderelection/leaderelection.go.

@@ -1,7 +1,7 @@
 """An API server that keeps one Lease, and candidates with clocks of their own, under one virtual time.
 
-Candidates run the real decisions of kube/lease.py. Requests take time on the way there and back and may be lost
-on either; candidates are killed, started, cut off and stopped. After each event at most one may lead.
+Candidates run the real decisions of kube/lease.py. Requests take time on the way there and back and may be
+lost on either; candidates are killed, started, cut off and stopped. After each event at most one may lead.
 """
 
 from __future__ import annotations

@@ -212,7 +212,7 @@ _DO: dict[str, Callable[[World, Any, float], Callable[[], None]]] = {
 }
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     seed=st.integers(0, 2**32),
     clocks=st.lists(CLOCK, min_size=2, max_size=4),

@@ -1,0 +1,96 @@
+"""Writes of who does not lead are not sent; reads are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from tests.unit.kube.scripted_server import ScriptedServer, gives, node, refuses
+
+from gpuready.kube.access import Access
+from gpuready.kube.client import KubeClient
+from gpuready.kube.errors import NotFound
+from gpuready.kube.fence import Fence, Fenced
+from gpuready.kube.resources import NODES
+
+
+def fenced(server: ScriptedServer, fence: Fence) -> KubeClient:
+    return KubeClient(Access(server=f"http://127.0.0.1:{server.port}"), fence=fence)
+
+
+async def test_a_closed_fence_lets_reads_through_and_no_write_of_any_kind(server: ScriptedServer) -> None:
+    server.answers = [gives(node("n", "1"))]
+    async with fenced(server, Fence()) as client:
+        await client.get(NODES, "n")
+        for write in (
+            client.create(NODES, node("n", "")),
+            client.replace(NODES, node("n", "1")),
+            client.merge_patch(NODES, "n", {}),
+            client.json_patch(NODES, "n", []),
+            client.apply(NODES, node("n", "")),
+            client.delete(NODES, "n"),
+        ):
+            with pytest.raises(Fenced, match="does not lead"):
+                await write
+    assert [request.method for request in server.requests] == ["GET"]
+
+
+async def test_an_open_fence_closes_by_itself_when_its_time_is_over(server: ScriptedServer) -> None:
+    server.answers = [gives(node("n", "1"))]
+    now = [100.0]
+    fence = Fence(lambda: now[0])
+    fence.open_until(110.0)
+    async with fenced(server, fence) as client:
+        await client.merge_patch(NODES, "n", {})
+        now[0] = 110.0
+        with pytest.raises(Fenced):
+            await client.merge_patch(NODES, "n", {})
+    assert len(server.requests) == 1
+
+
+async def test_a_fence_that_closes_while_the_connection_is_made_holds_the_write_back(
+    server: ScriptedServer,
+) -> None:
+    """As for a process that was stopped at that moment."""
+    server.answers = [gives(node("n", "1"))]
+    readings: Iterator[float] = iter([0.0, 100.0])
+    fence = Fence(lambda: next(readings))
+    fence.open_until(10.0)
+    async with fenced(server, fence) as client:
+        with pytest.raises(Fenced):
+            await client.merge_patch(NODES, "n", {})
+        assert await client.get(NODES, "n")  # the connection is good for something else
+    assert [request.method for request in server.requests] == ["GET"]
+
+
+async def test_draining_waits_for_writes_under_way_and_lets_no_other_through(server: ScriptedServer) -> None:
+    arrived, may_answer = asyncio.Event(), asyncio.Event()
+
+    async def slow(request):
+        arrived.set()
+        await may_answer.wait()
+        return await gives(node("n", "1"))(request)
+
+    server.answers = [slow]
+    fence = Fence()
+    fence.open_until(float("inf"))
+    async with fenced(server, fence) as client:
+        write = asyncio.create_task(client.merge_patch(NODES, "n", {}))
+        await arrived.wait()
+        assert not await fence.drained(0.01)
+        with pytest.raises(Fenced):
+            await client.merge_patch(NODES, "n", {})
+        may_answer.set()
+        assert await fence.drained(10)
+        assert write.done() or await write
+
+
+async def test_a_refused_write_is_no_longer_under_way(server: ScriptedServer) -> None:
+    server.answers = [refuses(404, "NotFound")]
+    fence = Fence()
+    fence.open_until(float("inf"))
+    async with fenced(server, fence) as client:
+        with pytest.raises(NotFound):
+            await client.delete(NODES, "n")
+        assert await fence.drained(0)

@@ -8,7 +8,7 @@ CLUSTER ?= gpuready
 FILE ?= examples/cluster-demo.yaml
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test kubernetes conformance check bench sim down format stubs crds requirements picture clean
+.PHONY: help setup demo test test-node kubernetes conformance check bench sim down format stubs crds requirements picture clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,6 +28,9 @@ demo: setup ## the main job on a simulated cluster, start to finish (under 2 min
 
 test: setup ## unit and simulator tests (under 5 minutes)
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+test-node: setup ## what needs real tools of a node or of its surroundings; skipped with a reason where they are absent
+	$(BIN)/python -m pytest tests/node -rs
 
 kubernetes: setup ## build real Kubernetes and etcd from their Go modules, outside the tree (needs Go; 12 minutes once)
 	$(BIN)/python -m gpuready_sim.kubernetes.build

@@ -1,0 +1,79 @@
+"""Alerts, dashboards and metrics as Prometheus itself reads them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.unit.controller.exposed import everything, scraped
+from tests.unit.monitoring.promql import ALERTS, DASHBOARDS, alerts, queries
+
+CASES = Path(__file__).with_name("alert_cases.yaml")
+# Of the original: gauges whose name ends as a counter's should.
+_NOT_OURS = ("gpu_operator_gpu_nodes_total",)
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("promtool") is None, reason="promtool is not here (Debian package prometheus)"
+)
+
+
+def promtool(*arguments: str, stdin: bytes = b"") -> tuple[int, str]:
+    done = subprocess.run(
+        ["promtool", *arguments], input=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60
+    )
+    return done.returncode, done.stdout.decode()
+
+
+def test_the_rules_are_ones_that_prometheus_loads() -> None:
+    code, said = promtool("check", "rules", "--lint-fatal", str(ALERTS))
+
+    assert code == 0, said
+    assert f"{len(alerts())} rules found" in said
+
+
+def test_each_alert_fires_when_it_should_and_not_in_a_healthy_cluster(tmp_path: Path) -> None:
+    cases = tmp_path / "cases.yaml"
+    cases.write_text(CASES.read_text().replace("RULES", str(ALERTS)))
+
+    code, said = promtool("test", "rules", str(cases))
+
+    assert code == 0, said
+
+
+def test_no_alert_is_without_its_cases() -> None:
+    cases = yaml.safe_load(CASES.read_text())["tests"]
+    rows = [row for case in cases for row in case["alert_rule_test"]]
+    names = {rule["alert"] for rule in alerts()}
+
+    assert {row["alertname"] for row in rows if row.get("exp_alerts")} == names
+    assert {row["alertname"] for row in rows if not row.get("exp_alerts")} == names
+
+
+@pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda path: path.stem)
+def test_prometheus_understands_every_query_of_a_dashboard(dashboard: Path, tmp_path: Path) -> None:
+    rules = [
+        {"record": f"panel:{number}", "expr": expr.replace("$__rate_interval", "5m")}
+        for number, (_, expr) in enumerate(queries(dashboard))
+    ]
+    path = tmp_path / "rules.yaml"
+    path.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
+
+    code, said = promtool("check", "rules", "--lint=none", str(path))
+
+    assert code == 0, said
+    assert f"{len(rules)} rules found" in said
+
+
+async def test_the_metrics_are_well_formed_and_well_named() -> None:
+    async with scraped(**everything()) as rig:
+        rig.api.observer("get", "nodes", "200")  # type: ignore[attr-defined]
+        text = rig.metrics.exposition()
+
+    code, said = promtool("check", "metrics", stdin=text)
+
+    complaints = [line for line in said.splitlines() if line and not line.startswith(_NOT_OURS)]
+    assert complaints == []
+    assert code in (0, 3)  # 3: it has something to say about a name

@@ -55,6 +55,8 @@ def gpuready(debug: bool) -> None:
     Write:   gpuready crds            the CustomResourceDefinitions, for kubectl apply --server-side -f -
              gpuready rbac            the operator's account and rules, likewise
              gpuready render -f P     the objects that a policy leads to
+             gpuready images -f P     the images that a mirror must hold
+    Change:  gpuready uninstall       the policy goes, and everything of ours on the nodes
     Run:     gpuready operator | node-agent | device-plugin   (in pods)
     """
     log.set_up(level="debug" if debug else None)
@@ -130,8 +132,23 @@ def doctor(
 
 
 @gpuready.command()
-def crds() -> int:
-    """Print the CustomResourceDefinitions: gpuready crds | kubectl apply --server-side -f -"""
+@click.option("--apply", "apply_them", is_flag=True, help="Bring the cluster's to this version instead.")
+@click.option(
+    "--kubeconfig", type=click.Path(dir_okay=False), help="For the cluster; as of `gpuready status`."
+)
+@click.option("--context", help="For the cluster: context of the kubeconfig to use.")
+def crds(apply_them: bool, kubeconfig: str | None, context: str | None) -> int:
+    """Print the CustomResourceDefinitions, or bring those of a cluster to this version.
+
+    \b
+    Examples:
+      gpuready crds | kubectl apply --server-side -f -
+      gpuready crds --apply
+    """
+    if apply_them:
+        from gpuready.tools.crds import apply
+
+        return apply.run(kubeconfig=kubeconfig, context=context)
     from gpuready.api import crd
 
     click.echo(crd.all_crds_yaml(), nl=False)
@@ -172,6 +189,62 @@ def render(policy_file: Any, nodes_file: Any, namespace: str) -> int:
         click.echo(f"# {remark}", err=True)
     click.echo(result.yaml, nl=False)
     return 0
+
+
+@gpuready.command()
+@click.option(
+    "-f", "--file", "policy_file", type=click.File("r"), required=True, help="The policy; - is stdin."
+)
+@click.option("--nodes", "nodes_file", type=click.File("r"), help="A NodeList, as kubectl get nodes -o yaml.")
+@click.option("--own-image", default="", help="The operator's own image; as the chart's operator.repository.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json", "names", "pairs"]),
+    default="table",
+    show_default=True,
+)
+def images(policy_file: Any, nodes_file: Any, own_image: str, output: str) -> int:
+    """List every image that a cluster pulls for a policy: what an air-gapped mirror must hold.
+
+    Drivers come one for each operating system among the nodes, so give the nodes too. `-o names` prints a
+    name a line; `-o pairs` where each comes from and where a cluster with spec.gpuready.registry looks.
+
+    \b
+    Examples:
+      kubectl get nodes -o yaml | gpuready images -f policy.yaml --nodes -
+      gpuready images -f policy.yaml --nodes nodes.yaml -o pairs | while read from to; do
+        skopeo copy docker://$from docker://$to; done
+    """
+    from gpuready.tools.images import command
+
+    return command.run(
+        policy_file.read(), nodes_file.read() if nodes_file else "", own_image=own_image, output=output
+    )
+
+
+@gpuready.command()
+@click.argument("policy", default="")
+@click.option("--timeout", "timeout_s", type=float, default=240, show_default=True, help="Seconds to wait.")
+@click.option("--crds", is_flag=True, help="Also delete the CRDs, and with them every object of theirs.")
+@click.option("--kubeconfig", type=click.Path(dir_okay=False), help="As of `gpuready status`.")
+@click.option("--context", help="Context of the kubeconfig to use.")
+def uninstall(policy: str, timeout_s: float, crds: bool, kubeconfig: str | None, context: str | None) -> int:
+    """Remove the ClusterPolicy and wait until the operator has cleaned every node.
+
+    Run it while the operator still runs; what is left afterwards is the operator itself.
+    Exit status: 0 nothing is left, 1 something is, 2 could not look.
+
+    \b
+    Examples:
+      gpuready uninstall
+      gpuready uninstall cluster-policy --timeout 600
+    """
+    from gpuready.tools import uninstall as tool
+
+    return tool.run(
+        policy, kubeconfig=kubeconfig, context=context, timeout_s=timeout_s, crds=crds, say=click.echo
+    )
 
 
 @gpuready.command()

@@ -1,0 +1,95 @@
+"""`gpuready crds --apply`: brings the CRDs of a cluster to this version, and waits until they are served.
+
+A CRD that already knows every field of ours and more is newer: it is left alone, so that going back to an
+older version never drops what a stored policy says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gpuready.api.crd import all_crds
+from gpuready.errors import GPUReadyError
+from gpuready.kube.client import KubeClient
+from gpuready.kube.errors import NotFound
+from gpuready.kube.resources import CRDS
+from gpuready.tools.terminal import joined
+
+ESTABLISHED_S = 30.0
+_LOOK_AGAIN_S = 0.2
+
+
+def run(*, kubeconfig: str | None = None, context: str | None = None) -> int:
+    """0 once all are served.
+
+    raises  GPUReadyError when one cannot be written or is not served in time
+    """
+    sys.stdout.write(joined(asyncio.run(_apply_all(kubeconfig, context))) + "\n")
+    return 0
+
+
+async def _apply_all(kubeconfig: str | None, context: str | None) -> list[str]:
+    lines = []
+    async with KubeClient.auto(kubeconfig, context, user_agent="gpuready-cli") as client:
+        for crd in all_crds():
+            lines.append(await apply(client, crd))
+    return lines
+
+
+async def apply(client: KubeClient, crd: Mapping[str, Any]) -> str:
+    """What was done, as a line."""
+    name = crd["metadata"]["name"]
+    served = await _find(client, name)
+    if served is not None and fields(served) > fields(crd):
+        more = sorted(fields(served) - fields(crd))
+        return f"kept     {name}  it is newer: it also knows {', '.join(more[:3])}{' …' if more[3:] else ''}"
+    await client.apply(CRDS, crd)
+    await _wait_established(client, name)
+    return f"{'applied' if served else 'created'}  {name}"
+
+
+def fields(crd: Mapping[str, Any]) -> frozenset[str]:
+    """Paths of all fields of all served versions; what an API server keeps of an object."""
+    versions = (version for version in crd["spec"]["versions"] if version.get("served"))
+    schemas = ((version.get("schema") or {}).get("openAPIV3Schema") or {} for version in versions)
+    return frozenset(path for schema in schemas for path in _paths(schema, "") if not _is_everywhere(path))
+
+
+def _paths(schema: Mapping[str, Any], path: str) -> Iterator[str]:
+    for name, inner in (schema.get("properties") or {}).items():
+        yield f"{path}.{name}".lstrip(".")
+        yield from _paths(inner, f"{path}.{name}")
+    for key in ("items", "additionalProperties"):
+        if isinstance(schema.get(key), Mapping):
+            yield from _paths(schema[key], f"{path}[]")
+
+
+def _is_everywhere(path: str) -> bool:
+    return path in ("apiVersion", "kind") or path.partition(".")[0] == "metadata"
+
+
+async def _find(client: KubeClient, name: str) -> dict[str, Any] | None:
+    try:
+        return await client.get(CRDS, name)
+    except NotFound:
+        return None
+
+
+async def _wait_established(client: KubeClient, name: str) -> None:
+    deadline = time.monotonic() + ESTABLISHED_S
+    while not _is_established(await client.get(CRDS, name)):
+        if time.monotonic() > deadline:
+            raise GPUReadyError(
+                f"{name} is not served {ESTABLISHED_S:g} s after it was written",
+                next_step=f"see its conditions: kubectl get crd {name} -o yaml",
+            )
+        await asyncio.sleep(_LOOK_AGAIN_S)
+
+
+def _is_established(crd: Mapping[str, Any]) -> bool:
+    conditions = (crd.get("status") or {}).get("conditions") or ()
+    return any(row["type"] == "Established" and row["status"] == "True" for row in conditions)

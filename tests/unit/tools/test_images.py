@@ -1,0 +1,108 @@
+"""`gpuready images`: what a mirror must hold, for one policy and its nodes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gpuready.commands import run
+from gpuready.tools.images import images_of
+from gpuready.tools.render import rendered
+
+POLICY = """
+apiVersion: nvidia.com/v1
+kind: ClusterPolicy
+metadata: {name: cluster-policy}
+spec:
+  driver: {version: 570.86.10}
+  toolkit: {enabled: false}
+  dcgm: {enabled: false}
+  dcgmExporter: {enabled: false}
+  migManager: {enabled: false}
+"""
+MIRROR = POLICY + "  gpuready: {registry: mirror.example.com/gpu}\n"
+ORIGINAL = (Path(__file__).parents[2] / "data/chart-policy.yaml").read_text()
+DRIVER = "nvcr.io/nvidia/driver:570.86.10"
+
+
+def nodes(*systems: tuple[str, str]) -> str:
+    prefix = "feature.node.kubernetes.io"
+    items = [
+        {
+            "kind": "Node",
+            "metadata": {
+                "name": f"gpu-{name}",
+                "labels": {
+                    f"{prefix}/pci-10de.present": "true",
+                    f"{prefix}/system-os_release.ID": name,
+                    f"{prefix}/system-os_release.VERSION_ID": version,
+                },
+            },
+        }
+        for name, version in systems
+    ]
+    return yaml.safe_dump({"items": items})
+
+
+UBUNTU = nodes(("ubuntu", "22.04"))
+
+
+def test_drivers_are_listed_one_for_each_operating_system() -> None:
+    pulled, _ = images_of(POLICY, nodes(("ubuntu", "22.04"), ("rhel", "9.4")))
+    drivers = {each.image for each in pulled if "/driver:" in each.image}
+    assert drivers == {f"{DRIVER}-ubuntu22.04", f"{DRIVER}-rhel9.4"}
+
+
+def test_our_own_image_is_listed_once_with_all_who_run_it() -> None:
+    pulled, _ = images_of(POLICY, UBUNTU, own_image="registry.example.com/team/gpuready:0.1.0")
+    own = [each for each in pulled if each.flavour == "gpuready"]
+    assert [each.image for each in own] == ["registry.example.com/team/gpuready:0.1.0"]
+    operands = {use.partition(":")[0] for use in own[0].used_by}
+    assert operands >= {"operator", "node-agent", "device-plugin"}
+
+
+def test_with_a_mirror_each_image_has_its_source() -> None:
+    pulled, _ = images_of(MIRROR, UBUNTU)
+    pairs = {each.source: each.image for each in pulled}
+    assert pairs[f"{DRIVER}-ubuntu22.04"] == "mirror.example.com/gpu/nvidia/driver:570.86.10-ubuntu22.04"
+    assert pairs["gpuready:0.1.0"] == "mirror.example.com/gpu/gpuready:0.1.0"
+    assert all(image.startswith("mirror.example.com/gpu/") for image in pairs.values())
+
+
+@pytest.mark.parametrize("policy", [POLICY, MIRROR, ORIGINAL], ids=["ours", "mirror", "the original's"])
+def test_no_image_of_the_rendered_objects_is_missing(policy: str) -> None:
+    pulled, _ = images_of(policy, UBUNTU)
+    listed = {each.image for each in pulled} | {each.source for each in pulled}
+    objects = [o for o in yaml.safe_load_all(rendered(policy, UBUNTU, "gpu-operator").yaml) if o]
+    pods = [o["spec"]["template"]["spec"] for o in objects if o["kind"] == "DaemonSet"]
+    used = {c["image"] for pod in pods for c in (*pod.get("initContainers", ()), *pod["containers"])}
+    assert used
+    assert used - listed == set()
+
+
+def test_names_and_pairs_are_made_for_loops(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    policy, machines = tmp_path / "policy.yaml", tmp_path / "nodes.yaml"
+    policy.write_text(MIRROR)
+    machines.write_text(UBUNTU)
+    asked = ["images", "-f", str(policy), "--nodes", str(machines), "-o"]
+    assert run([*asked, "names"]) == 0
+    listed = capsys.readouterr().out.split()
+    assert "mirror.example.com/gpu/nvidia/driver:570.86.10-ubuntu22.04" in listed
+    assert run([*asked, "pairs"]) == 0
+    assert all(len(line.split()) == 2 for line in capsys.readouterr().out.splitlines())
+    assert run([*asked, "json"]) == 0
+    assert {each["image"] for each in json.loads(capsys.readouterr().out)["images"]} == set(listed)
+
+
+def test_without_nodes_it_says_that_drivers_are_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(POLICY)
+    assert run(["images", "-f", str(policy)]) == 0
+    seen = capsys.readouterr()
+    assert "driver is left out" in seen.err
+    assert "/driver:" not in seen.out

@@ -133,22 +133,30 @@ def doctor(
 
 @gpuready.command()
 @click.option("--apply", "apply_them", is_flag=True, help="Bring the cluster's to this version instead.")
+@click.option("--check", is_flag=True, help="Compare with the cluster's instead: does it know every field?")
 @click.option(
     "--kubeconfig", type=click.Path(dir_okay=False), help="For the cluster; as of `gpuready status`."
 )
 @click.option("--context", help="For the cluster: context of the kubeconfig to use.")
-def crds(apply_them: bool, kubeconfig: str | None, context: str | None) -> int:
-    """Print the CustomResourceDefinitions, or bring those of a cluster to this version.
+def crds(apply_them: bool, check: bool, kubeconfig: str | None, context: str | None) -> int:
+    """Print the CustomResourceDefinitions, or check those of a cluster, or bring them to this version.
+
+    Exit status of --check: 0 they know every field, 1 a CRD is older or missing, 2 could not look.
 
     \b
     Examples:
       gpuready crds | kubectl apply --server-side -f -
+      gpuready crds --check
       gpuready crds --apply
     """
     if apply_them:
         from gpuready.tools.crds import apply
 
         return apply.run(kubeconfig=kubeconfig, context=context)
+    if check:
+        from gpuready.tools.crds.check import run
+
+        return run(kubeconfig=kubeconfig, context=context)
     from gpuready.api import crd
 
     click.echo(crd.all_crds_yaml(), nl=False)

@@ -1,7 +1,7 @@
 """The policy in force, parsed once per change, and who wants to know.
 
 A policy with problems freezes: nodes go on under the last good text of the same policy, and if there is
-none nothing is written at all.
+none nothing is written at all. So does a policy that came through a CRD older than this program.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gpuready.api.clusterpolicy import ClusterPolicy
-from gpuready.controller.policy.active import ActivePolicy, active_of, ignored_of
+from gpuready.controller.policy.active import ActivePolicy, active_of, ignored_of, under_outdated_schemas
+from gpuready.controller.schemas import ServedSchemas
 from gpuready.kube.cache import WatchCache
 from gpuready.log import get_logger
 
@@ -18,13 +19,15 @@ log = get_logger("controller.policy")
 
 
 class CurrentPolicy:
-    def __init__(self, policies: WatchCache[dict[str, Any]]) -> None:
+    def __init__(self, policies: WatchCache[dict[str, Any]], schemas: ServedSchemas) -> None:
         self._policies = policies
+        self._schemas = schemas
         self._listeners: list[Callable[[], None]] = []
-        self._seen = ""
+        self._seen: tuple[object, ...] = ()
         self._last_good: tuple[str, ClusterPolicy] | None = None
         self.active: ActivePolicy | None = None
         policies.add_handler(lambda old, new: self._refresh())
+        schemas.on_change(self._refresh)
 
     def on_change(self, listener: Callable[[], None]) -> None:
         self._listeners.append(listener)
@@ -55,9 +58,12 @@ class CurrentPolicy:
 
     def _refresh(self) -> None:
         self.active = active_of(self._policies.values())
+        if self.active is not None and (outdated := self._schemas.problems):
+            self.active = under_outdated_schemas(self.active, outdated)
         if self.active is not None and self.active.policy is not None:
             self._last_good = (self.active.uid, self.active.policy)
-        now = f"{self.active.uid}/{self.active.generation}" if self.active else ""
+        found = self.active
+        now = (found.uid, found.generation, found.outdated and found.problems) if found else ()
         if now != self._seen:
             self._seen = now
             self._say()

@@ -16,6 +16,7 @@ from gpuready.controller.metrics import CONTENT_TYPE, Metrics
 from gpuready.controller.nodes.loop import SILENCE_S, NodesLoop
 from gpuready.controller.nodes.uninstall import PATIENCE_S, Uninstaller
 from gpuready.controller.policy.loop import PolicyLoop
+from gpuready.controller.schemas import ServedSchemas
 from gpuready.errors import UsageError
 from gpuready.kube.client import KubeClient
 from gpuready.kube.events import EventRecorder
@@ -62,7 +63,8 @@ async def _run(env: Mapping[str, str], kubeconfig: str | None) -> int:
 async def _operate(client: KubeClient, namespace: str, env: Mapping[str, str], listeners: Listeners) -> None:
     image = env.get("GPUREADY_IMAGE") or f"{names.OWN_IMAGE}:{names.VERSION}"
     caches = Caches.of(client, namespace)
-    current = CurrentPolicy(caches.policies)
+    schemas = ServedSchemas(client)
+    current = CurrentPolicy(caches.policies, schemas)
     labelling = LabellingLoop(client, caches, current)
     events = EventRecorder(client, "gpuready-operator")
     uninstaller = Uninstaller(client, caches, events, patience_s=_number(env, PATIENCE_ENV, PATIENCE_S))
@@ -74,8 +76,10 @@ async def _operate(client: KubeClient, namespace: str, env: Mapping[str, str], l
     async with asyncio.TaskGroup() as group:
         group.create_task(_serve(listeners, caches, metrics))
         group.create_task(caches.run())
+        group.create_task(schemas.run())
         # Decisions on half-known caches would take labels away, so the loops start when all is listed.
         await caches.wait_synced()
+        await schemas.wait_known()
         log.info("operator started", namespace=namespace, nodes=len(caches.nodes), image=image)
         policy.queue.add("policy")
         for loop in loops:

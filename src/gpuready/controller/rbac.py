@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpuready import names
+from gpuready.kube import resources
 from gpuready.operands.node_agent import manifest as node_agent
 
 Object = dict[str, Any]
@@ -16,6 +17,7 @@ OPERATOR = "gpuready-operator"
 _API = "rbac.authorization.k8s.io"
 _READ = ["get", "list", "watch"]
 _OWN = [*_READ, "create", "patch", "delete"]
+_OUR_CRDS = [f"{kind.plural}.{kind.group}" for kind in (resources.CLUSTER_POLICIES, resources.GPU_NODES)]
 
 
 def operator_objects(namespace: str) -> list[Object]:
@@ -45,6 +47,7 @@ def _cluster_rules() -> list[Object]:
         _rule("", ["events"], ["create", "patch"]),
         _rule("gpuready.dev", [names.GPU_NODES], _OWN),
         _rule(_API, ["clusterroles", "clusterrolebindings"], _OWN),
+        {**_rule("apiextensions.k8s.io", ["customresourcedefinitions"], _READ), "resourceNames": _OUR_CRDS},
     ]
 
 

@@ -11,6 +11,7 @@ import pytest
 from tests.unit.controller.fake_api import FakeApi, invalid, overloaded
 
 from gpuready import names
+from gpuready.api.crd import cluster_policy_crd
 from gpuready.controller.caches import Caches
 from gpuready.controller.current import CurrentPolicy
 from gpuready.controller.labelling.loop import LabellingLoop
@@ -19,6 +20,7 @@ from gpuready.controller.nodes.loop import NodesLoop
 from gpuready.controller.nodes.uninstall import Uninstaller
 from gpuready.controller.policy.loop import PolicyLoop
 from gpuready.controller.policy.refusals import RETRY_S, Refusals
+from gpuready.controller.schemas import ServedSchemas
 from gpuready.errors import GPUReadyError
 from gpuready.kube.errors import Unreachable
 from gpuready.kube.events import EventRecorder
@@ -52,7 +54,8 @@ class Controller:
     def __init__(self, api: FakeApi) -> None:
         client: Any = api
         self.caches = Caches.of(client, "gpu-operator")
-        current = CurrentPolicy(self.caches.policies)
+        self.schemas = ServedSchemas(client)
+        current = CurrentPolicy(self.caches.policies, self.schemas)
         events = EventRecorder(client, "test")
         self.labelling = LabellingLoop(client, self.caches, current)
         self.nodes = NodesLoop(client, self.caches, current, Uninstaller(client, self.caches, events))
@@ -62,8 +65,9 @@ class Controller:
 @asynccontextmanager
 async def controller(api: FakeApi) -> AsyncIterator[Controller]:
     made = Controller(api)
-    watching = asyncio.create_task(made.caches.run())
+    watching = asyncio.gather(made.caches.run(), made.schemas.run())
     await made.caches.wait_synced()
+    await made.schemas.wait_known()
     yield made
     watching.cancel()
     with suppress(asyncio.CancelledError):
@@ -91,6 +95,21 @@ async def test_an_object_that_is_refused_stops_no_other_and_is_named_in_the_stat
     error = next(row for row in api.written["conditions"] if row["type"] == "Error")
     assert error["reason"] == "ReconcileFailed"
     assert "node agent: quantities must match" in error["message"]
+
+
+async def test_a_policy_that_came_through_an_older_crd_changes_nothing_that_runs():
+    older = cluster_policy_crd()
+    schema = older["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    del schema["spec"]["properties"]["devicePlugin"]["properties"]["mps"]
+    api = FakeApi(clusterpolicies=[policy()], customresourcedefinitions=[older])
+
+    async with controller(api) as made:
+        await made.policy.reconcile("policy")
+
+    assert [verb for verb in api.sent if verb.startswith(("apply", "delete"))] == []
+    ready, error = api.written["conditions"][:2]
+    assert (ready["status"], ready["reason"], error["reason"]) == ("False", "CRDOutdated", "CRDOutdated")
+    assert "the API server drops spec.devicePlugin.mps; next: gpuready crds | kubectl" in error["message"]
 
 
 async def test_the_text_that_was_refused_is_not_sent_again_at_the_next_pass():

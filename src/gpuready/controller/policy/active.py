@@ -6,7 +6,7 @@ Pure. A policy with problems is still the active one: it freezes what runs inste
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gpuready.api.clusterpolicy import ClusterPolicy
@@ -20,6 +20,7 @@ class ActivePolicy:
     """The policy in force.
 
     policy     None when `problems` forbid to act on it: everything that runs is left alone
+    outdated   the problems are the cluster's CRDs, not the policy's: what it asks for may not have arrived
     """
 
     name: str
@@ -28,6 +29,7 @@ class ActivePolicy:
     raw: Mapping[str, Any]
     policy: ClusterPolicy | None
     problems: tuple[PolicyProblem, ...] = ()
+    outdated: bool = False
 
     @property
     def is_frozen(self) -> bool:
@@ -41,6 +43,11 @@ def active_of(objects: Iterable[Mapping[str, Any]]) -> ActivePolicy | None:
     """
     candidates = sorted(_living(objects), key=_age)
     return read(candidates[0]) if candidates else None
+
+
+def under_outdated_schemas(active: ActivePolicy, problems: tuple[PolicyProblem, ...]) -> ActivePolicy:
+    """The same policy, frozen: a field that the API server dropped looks like one that was never set."""
+    return replace(active, policy=None, problems=problems, outdated=True)
 
 
 def ignored_of(objects: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -109,7 +109,8 @@ def headline(status: Row) -> tuple[object, ...]:
 
 
 # Worth an Event: somebody has to act. That a node is not there yet is said by the condition alone.
-_TO_BE_SAID = ("PolicyInvalid", "ReconcileFailed", "OperandRefused")
+CRD_OUTDATED = "CRDOutdated"
+_TO_BE_SAID = (CRD_OUTDATED, "PolicyInvalid", "ReconcileFailed", "OperandRefused")
 
 
 def new_problem(before: Row, after: Row) -> Row | None:
@@ -261,6 +262,8 @@ def _not_implemented_row(name: str) -> Row:
 def _conditions(active: ActivePolicy, operands: Sequence[Row], seen: Observed) -> tuple[Row, Row]:
     if active.problems:
         text = "; ".join(problem.message for problem in active.problems)
+        if active.outdated:
+            return _not_ready(CRD_OUTDATED, f"{text}. What runs is left as it is", CRD_OUTDATED)
         return _not_ready("PolicyInvalid", f"{text}. What runs is left as it is")
     waiting = [row for row in operands if row["state"] == NOT_READY]
     failed = [_text(row) for row in waiting if row["reason"] == "ApplyFailed"]
@@ -305,9 +308,10 @@ def _ready(reason: str, message: str) -> tuple[Row, Row]:
     )
 
 
-def _not_ready(reason: str, message: str) -> tuple[Row, Row]:
+def _not_ready(reason: str, message: str, ready_reason: str = "Error") -> tuple[Row, Row]:
+    """`Error` is what the original gives as the reason of Ready=False; what it was is told by the other."""
     return (
-        {"type": "Ready", "status": "False", "reason": "Error", "message": message[:1024]},
+        {"type": "Ready", "status": "False", "reason": ready_reason, "message": message[:1024]},
         {"type": "Error", "status": "True", "reason": reason, "message": message[:1024]},
     )
 

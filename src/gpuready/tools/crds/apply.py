@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from gpuready.api.crd import all_crds
+from gpuready.api.skew import fields
 from gpuready.errors import GPUReadyError
 from gpuready.kube.client import KubeClient
 from gpuready.kube.errors import NotFound
@@ -50,26 +51,6 @@ async def apply(client: KubeClient, crd: Mapping[str, Any]) -> str:
     await client.apply(CRDS, crd)
     await _wait_established(client, name)
     return f"{'applied' if served else 'created'}  {name}"
-
-
-def fields(crd: Mapping[str, Any]) -> frozenset[str]:
-    """Paths of all fields of all served versions; what an API server keeps of an object."""
-    versions = (version for version in crd["spec"]["versions"] if version.get("served"))
-    schemas = ((version.get("schema") or {}).get("openAPIV3Schema") or {} for version in versions)
-    return frozenset(path for schema in schemas for path in _paths(schema, "") if not _is_everywhere(path))
-
-
-def _paths(schema: Mapping[str, Any], path: str) -> Iterator[str]:
-    for name, inner in (schema.get("properties") or {}).items():
-        yield f"{path}.{name}".lstrip(".")
-        yield from _paths(inner, f"{path}.{name}")
-    for key in ("items", "additionalProperties"):
-        if isinstance(schema.get(key), Mapping):
-            yield from _paths(schema[key], f"{path}[]")
-
-
-def _is_everywhere(path: str) -> bool:
-    return path in ("apiVersion", "kind") or path.partition(".")[0] == "metadata"
 
 
 async def _find(client: KubeClient, name: str) -> dict[str, Any] | None:

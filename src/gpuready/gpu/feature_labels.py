@@ -45,13 +45,30 @@ def feature_labels(
     labels = {"vgpu.present": _bool(vgpu_present)}
     if timestamp is not None:
         labels["gfd.timestamp"] = str(timestamp)
+    shared: dict[str, str] = {}
     if inventory.gpus:
         model = primary_model(inventory.gpus)
         labels |= {"gpu.machine": _machine(inventory.machine)}
         labels |= _versions(inventory)
-        labels |= _capabilities(inventory.gpus, sharing, mig_strategy)
-        labels |= _gpu_labels(inventory.gpus, model, sharing)
-    return {PREFIX + key: value for key, value in sorted(labels.items())}
+        labels |= _capabilities(inventory.gpus, mig_strategy)
+        labels |= _gpu_labels(inventory.gpus, model)
+        shared = sharing_labels(model, sharing, mig=any(gpu.mig_enabled for gpu in inventory.gpus))
+    return dict(sorted({**{PREFIX + key: value for key, value in labels.items()}, **shared}.items()))
+
+
+def sharing_labels(model: str, sharing: Sharing, *, mig: bool = False) -> dict[str, str]:
+    """The labels that change when the same GPUs are shared in another way, by full name.
+
+    mig   MIG is enabled on one of them
+    """
+    shared = sharing.replicas > 1
+    labels = {
+        "gpu.product": product_label(model, shared=shared and not sharing.renamed),
+        "gpu.replicas": str(sharing.replicas),
+        "gpu.sharing-strategy": sharing.strategy if shared else "none",
+        "mps.capable": _bool(shared and sharing.strategy == "mps" and not mig),
+    }
+    return {PREFIX + key: value for key, value in labels.items()}
 
 
 def primary_model(gpus: Sequence[GPU]) -> str:
@@ -77,15 +94,12 @@ def fit(value: str) -> str:
     return trimmed[: _LONGEST - len(tail)].rstrip("-_.") + tail
 
 
-def _gpu_labels(gpus: Sequence[GPU], model: str, sharing: Sharing) -> dict[str, str]:
+def _gpu_labels(gpus: Sequence[GPU], model: str) -> dict[str, str]:
     mine = [gpu for gpu in gpus if gpu.product == model]
     first = mine[0]
     major, minor = first.compute_capability
     labels = {
-        "gpu.product": product_label(model, shared=sharing.replicas > 1 and not sharing.renamed),
         "gpu.count": str(len(mine)),
-        "gpu.replicas": str(sharing.replicas),
-        "gpu.sharing-strategy": sharing.strategy if sharing.replicas > 1 else "none",
         "gpu.family": first.family,
         "gpu.compute.major": str(major),
         "gpu.compute.minor": str(minor),
@@ -96,12 +110,8 @@ def _gpu_labels(gpus: Sequence[GPU], model: str, sharing: Sharing) -> dict[str, 
     return labels
 
 
-def _capabilities(gpus: Sequence[GPU], sharing: Sharing, mig_strategy: str) -> dict[str, str]:
-    mps = sharing.strategy == "mps" and sharing.replicas > 1
-    labels = {
-        "mig.capable": _bool(any(gpu.mig_enabled is not None for gpu in gpus)),
-        "mps.capable": _bool(mps and not any(gpu.mig_enabled for gpu in gpus)),
-    }
+def _capabilities(gpus: Sequence[GPU], mig_strategy: str) -> dict[str, str]:
+    labels = {"mig.capable": _bool(any(gpu.mig_enabled is not None for gpu in gpus))}
     if mig_strategy != "none":
         labels["mig.strategy"] = mig_strategy
     return labels

@@ -61,6 +61,21 @@ def differences(desired: Mapping[str, Any], live: Mapping[str, Any]) -> list[Dif
     ]
 
 
+def dropped(desired: Mapping[str, Any], live: Mapping[str, Any], manager: str) -> list[Difference]:
+    """Fields that `manager` has applied before and `desired` no longer names: applying it takes them away.
+
+    A field that somebody else claims too stays, so it is not in the list. `desired` of each is None.
+    """
+    entries = [each for each in live["metadata"].get("managedFields") or () if not each.get("subresource")]
+    own = [each for each in entries if each.get("manager") == manager and each.get("operation") == "Apply"]
+    others = [each.get("fieldsV1") or {} for each in entries if each not in own]
+    return [
+        Difference(_path_text(steps), have, None, manager)
+        for entry in own
+        for steps, have in _unnamed(entry.get("fieldsV1") or {}, desired, live, others, ())
+    ]
+
+
 # --- walking --------------------------------------------------------------------------------------------
 
 _Step = str | tuple[tuple[str, Any], ...]  # a field, or the keys that identify a list entry
@@ -146,6 +161,44 @@ def _quantity(text: Any) -> Decimal | None:
     if suffix in _SUFFIX:
         return number.scaleb(_SUFFIX[suffix])
     return number.scaleb(int(suffix[1:])) if suffix else number
+
+
+def _unnamed(
+    fields: Mapping[str, Any], want: Any, have: Any, others: Sequence[Mapping[str, Any]], steps: _Steps
+) -> Iterator[tuple[_Steps, Any]]:
+    """Walk one entry of managedFields beside the desired and the live object."""
+    for name, inner in fields.items():
+        step = _step_of(name)
+        if step is None:
+            continue
+        claimed = [each[name] for each in others if name in each]
+        below, there = _at(want, step), _at(have, step)
+        if below is not None or (inner and claimed):
+            yield from _unnamed(inner, below, there, claimed, (*steps, step))
+        elif there is not None and not claimed:
+            yield (*steps, step), there
+
+
+def _step_of(name: str) -> _Step | None:
+    """ "f:spec" is a field, "k:{…}" an entry of a list; "." and values of sets are no steps."""
+    if name.startswith("f:"):
+        return name[2:]
+    if name.startswith("k:"):
+        return tuple(msgspec.json.decode(name[2:]).items())
+    return None
+
+
+def _at(value: Any, step: _Step) -> Any:
+    if isinstance(step, str):
+        return value.get(step) if isinstance(value, Mapping) else None
+    wanted = dict(step)
+    entries = value if isinstance(value, Sequence) and not isinstance(value, str) else ()
+    for entry in entries:
+        if isinstance(entry, Mapping) and all(
+            entry.get(key, _KEY_DEFAULTS.get(key)) == item for key, item in wanted.items()
+        ):
+            return entry
+    return None
 
 
 # --- naming the field and its manager -------------------------------------------------------------------

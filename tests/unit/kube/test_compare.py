@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gpuready.kube.compare import differences, digest
+from gpuready.kube.compare import differences, digest, dropped
 
 
 def daemonset(**container: Any) -> dict[str, Any]:
@@ -105,6 +105,46 @@ def test_the_manager_of_a_hand_edit_is_found_in_managed_fields() -> None:
 def fields(of_container: dict[str, Any]) -> dict[str, Any]:
     containers = {'k:{"name":"main"}': {".": {}, **of_container}}
     return {"f:spec": {"f:template": {"f:spec": {"f:containers": containers}}}}
+
+
+def owned(manager: str, of_container: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"manager": manager, "operation": "Apply", "fieldsV1": {**fields(of_container), **more}}
+
+
+def test_a_field_that_is_no_longer_wanted_is_named_with_what_it_was() -> None:
+    live = daemonset(env=[{"name": "A", "value": "1"}, {"name": "B", "value": "2"}], tty=True, stdin=True)
+    live["spec"]["template"]["spec"]["tolerations"] = [{"operator": "Exists"}]
+    env = {
+        'k:{"name":"A"}': {".": {}, "f:name": {}, "f:value": {}},
+        'k:{"name":"B"}': {".": {}, "f:name": {}},
+    }
+    ours = owned("gpuready", {"f:name": {}, "f:image": {}, "f:env": env, "f:tty": {}, "f:args": {}})
+    ours["fieldsV1"]["f:spec"]["f:template"]["f:spec"]["f:tolerations"] = {}
+    live["metadata"]["managedFields"] = [ours]
+
+    found = dropped(daemonset(env=[{"name": "A", "value": "9"}]), live, "gpuready")
+
+    spec = "spec.template.spec"
+    assert [(each.path, each.live) for each in found] == [
+        (f"{spec}.containers[name=main].env[name=B]", {"name": "B", "value": "2"}),
+        (f"{spec}.containers[name=main].tty", True),
+        (f"{spec}.tolerations", [{"operator": "Exists"}]),
+    ]
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        pytest.param([owned("kubectl", {"f:tty": {}})], id="somebody else claims it too"),
+        pytest.param([{**owned("gpuready", {}), "subresource": "status"}], id="written through the status"),
+    ],
+)
+def test_a_field_that_stays_is_not_named(others: list[dict[str, Any]]) -> None:
+    live = daemonset(tty=True, stdin=True)
+    ours = [] if others[0].get("subresource") else [owned("gpuready", {"f:tty": {}})]
+    live["metadata"]["managedFields"] = [*ours, *others]
+
+    assert dropped(daemonset(), live, "gpuready") == []
 
 
 def test_the_digest_does_not_depend_on_the_order_of_keys() -> None:

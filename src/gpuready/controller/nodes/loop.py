@@ -7,7 +7,7 @@ GPUReady becomes Unknown.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gpuready import names
@@ -108,32 +108,13 @@ class NodesLoop(Loop):
         self._echoes.wrote(name, version)
 
     def _desired(self, node: Node, policy: ClusterPolicy, summary: GPUNodeSummary | None) -> Spec:
-        labels = labels_to_be(node, summary, policy)
-        now = summary.spec if summary else {}
-        return desired_spec(
+        return spec_of(
+            node,
             policy,
-            labels,
-            self._config_source(policy),
-            now,
-            driver_trouble=self._driver_trouble(node.metadata.name, policy, summary),
-            plugin_refusal=DEVICE_PLUGIN.refusal(policy) if DEVICE_PLUGIN.enabled(policy) else None,
-            runs_plugin=_runs(DEVICE_PLUGIN, policy, labels, now.get("devicePlugin") or {}),
-            writes_feature_labels=_runs(FEATURE_LABELS, policy, labels, now.get("featureLabels") or {}),
-        )
-
-    def _driver_trouble(
-        self, name: str, policy: ClusterPolicy, summary: GPUNodeSummary | None
-    ) -> dict[str, Any] | None:
-        pods = self._caches.drivers_on(name)
-        sets = {pod.metadata.labels.get("app", "") for pod in pods}
-        found = [self._caches.find_owned("DaemonSet", self._caches.namespace, each) for each in sets]
-        return driver_trouble(
-            name,
-            pods,
-            summary.status.driver if summary else DriverSummary(),
-            version=asked_version(policy),
-            config=config_of(found[0] if len(found) == 1 else None),
-            before=((summary.spec if summary else {}).get("driver") or {}).get("trouble"),
+            summary,
+            source=self._config_source(policy),
+            driver_pods=self._caches.drivers_on(node.metadata.name),
+            find_daemonset=lambda name: self._caches.find_owned("DaemonSet", self._caches.namespace, name),
         )
 
     def _config_source(self, policy: ClusterPolicy) -> ConfigSource | None:
@@ -232,6 +213,43 @@ class NodesLoop(Loop):
     def _all(self) -> None:
         for node in self._caches.nodes.values():
             self.queue.add(node.metadata.name)
+
+
+def spec_of(
+    node: Node,
+    policy: ClusterPolicy,
+    summary: GPUNodeSummary | None,
+    *,
+    source: ConfigSource | None,
+    driver_pods: Sequence[Pod],
+    find_daemonset: Callable[[str], Mapping[str, Any] | None],
+) -> Spec:
+    """GPUNode.spec of this node, from objects wherever they were read.
+
+    driver_pods      those on this node
+    find_daemonset   by name, in the operator's namespace
+    """
+    labels = labels_to_be(node, summary, policy)
+    now = summary.spec if summary else {}
+    sets = {pod.metadata.labels.get("app", "") for pod in driver_pods}
+    trouble = driver_trouble(
+        node.metadata.name,
+        driver_pods,
+        summary.status.driver if summary else DriverSummary(),
+        version=asked_version(policy),
+        config=config_of(find_daemonset(sets.pop()) if len(sets) == 1 else None),
+        before=(now.get("driver") or {}).get("trouble"),
+    )
+    return desired_spec(
+        policy,
+        labels,
+        source,
+        now,
+        driver_trouble=trouble,
+        plugin_refusal=DEVICE_PLUGIN.refusal(policy) if DEVICE_PLUGIN.enabled(policy) else None,
+        runs_plugin=_runs(DEVICE_PLUGIN, policy, labels, now.get("devicePlugin") or {}),
+        writes_feature_labels=_runs(FEATURE_LABELS, policy, labels, now.get("featureLabels") or {}),
+    )
 
 
 def _runs(

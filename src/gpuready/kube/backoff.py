@@ -5,14 +5,15 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from gpuready.kube.errors import ApiStatusError, NotFound, ServiceUnavailable, Unreachable
+from gpuready.kube.errors import ApiStatusError, Forbidden, NotFound, ServiceUnavailable, Unreachable
 
 FIRST_S = 0.8
 LONGEST_S = 30.0
+LONGEST_ASKED_S = 300.0  # what a server may ask of us by Retry-After
 # The server is away and may be back any moment; asking costs nothing while nobody listens.
 FIRST_UNREACHABLE_S = 0.1
 LONGEST_UNREACHABLE_S = 2.0
-# A CRD that is not there yet, a server that is starting.
+# A CRD that is not there yet, a server that is starting, a rule that somebody is about to grant.
 LONGEST_NOT_YET_S = 5.0
 HEALTHY_AFTER_S = 120.0
 HEALTHY_AFTER_UNREACHABLE_S = 1.0
@@ -32,7 +33,7 @@ class Backoff:
             self._failures = 0
         asked = exc.retry_after if isinstance(exc, ApiStatusError) else None
         if asked is not None:
-            return min(asked, LONGEST_S)
+            return min(asked, LONGEST_ASKED_S)
         first, longest = (
             (FIRST_S, _longest_of(exc)) if reachable else (FIRST_UNREACHABLE_S, LONGEST_UNREACHABLE_S)
         )
@@ -42,4 +43,4 @@ class Backoff:
 
 
 def _longest_of(exc: Exception) -> float:
-    return LONGEST_NOT_YET_S if isinstance(exc, NotFound | ServiceUnavailable) else LONGEST_S
+    return LONGEST_NOT_YET_S if isinstance(exc, Forbidden | NotFound | ServiceUnavailable) else LONGEST_S

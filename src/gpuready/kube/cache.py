@@ -2,7 +2,8 @@
 
 The cache never forgets what it knows because the server is away: `values()` stays, `connected` says so and
 `last_contact` since when. After a gap the list replaces the store, and what vanished in between is reported
-as deleted. `decode` decides what is kept of each object (kube/trimmed.py).
+as deleted. `decode` decides what is kept of each object (kube/trimmed.py). Where it finds no way, `trouble`
+says why; a watch that is forbidden falls back to a list at each try.
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ from collections.abc import Callable, Iterable
 from contextlib import aclosing
 from typing import Any, Generic, TypeVar, cast
 
+import msgspec
+
 from gpuready.errors import GPUReadyError
 from gpuready.kube import wire
 from gpuready.kube.backoff import Backoff
-from gpuready.kube.client import KubeClient
-from gpuready.kube.errors import Gone, Unreachable
+from gpuready.kube.client import WATCH_IDLE_S, KubeClient
+from gpuready.kube.contact import Contact
+from gpuready.kube.errors import Away, Forbidden, Gone, Unreachable
 from gpuready.kube.resources import Resource
 from gpuready.kube.wire import Decode, WatchEvent, key_of, version_of
 from gpuready.log import get_logger
@@ -44,12 +48,19 @@ class WatchCache(Generic[T]):
         field_selector: str = "",
         decode: Decode[T] | None = None,
         backoff: Backoff | None = None,
+        contact: Contact | None = None,
+        idle_s: float = WATCH_IDLE_S,
     ) -> None:
+        """`contact` is told what `trouble` says; `idle_s` as for `KubeClient.watch`."""
         self.resource = resource
         self.connected = False
         self.last_contact = float("-inf")  # time.monotonic() of the last word from the server
         self.restarts: Counter[str] = Counter()  # by reason: expired, unreachable, refused
+        self.trouble: GPUReadyError | None = None  # None also while a first failure may be just a moment
         self._client = client
+        self._contact = contact
+        self._idle_s = idle_s
+        self._failures = 0  # in a row
         self._scope: dict[str, Any] = {
             "namespace": namespace,
             "label_selector": label_selector,
@@ -116,10 +127,12 @@ class WatchCache(Generic[T]):
             except Gone as exc:
                 self.restarts["expired"] += 1
                 self._version = ""
+                self._failed(exc)
                 if time.monotonic() - started < MIN_WATCH_S:  # not again and again at once
                     await self._pause(exc, started)
             except GPUReadyError as exc:
                 self.restarts["unreachable" if isinstance(exc, Unreachable) else "refused"] += 1
+                self._failed(exc)
                 await self._pause(exc, started)
             finally:
                 self.connected = False
@@ -138,6 +151,7 @@ class WatchCache(Generic[T]):
         self._heard()
         self._replace({key_of(obj): obj for obj in objects})
         self._version = version
+        self._failures = 0
         self._synced.set()
 
     async def _watch(self) -> bool:
@@ -146,6 +160,7 @@ class WatchCache(Generic[T]):
             self.resource,
             resource_version=self._version,
             decode=self._decode,
+            idle_s=self._idle_s,
             opened=self._opened,
             **self._scope,
         )
@@ -173,8 +188,21 @@ class WatchCache(Generic[T]):
         )
         await asyncio.sleep(wait)
 
+    def _failed(self, exc: GPUReadyError) -> None:
+        self._failures += 1
+        if self._failures == 1 and not isinstance(exc, Away):
+            return  # a server that starts, or is busy
+        if isinstance(exc, Forbidden):
+            self._version = ""
+        self.trouble = exc
+        if self._contact is not None:
+            self._contact.failed(self.resource.plural, exc)
+
     def _opened(self) -> None:
         self.connected = True
+        self.trouble, self._failures = None, 0
+        if self._contact is not None:
+            self._contact.works(self.resource.plural)
         self._heard()
 
     def _heard(self) -> None:
@@ -231,6 +259,8 @@ def _dict_decoder(resource: Resource) -> Decode[dict[str, Any]]:
 
     def decode(raw: bytes) -> dict[str, Any]:
         obj = cast("dict[str, Any]", wire.decode_any(raw))
+        if not wire.find_name_of(raw).name:
+            raise msgspec.ValidationError("it has no name")
         obj.setdefault("apiVersion", resource.api_version)
         obj.setdefault("kind", resource.kind)
         return obj

@@ -644,7 +644,7 @@ def _read(decode: Callable[[bytes], T], body: bytes, call: str) -> T:
     try:
         return decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-        raise _unusable(call, _shown(body, exc)) from exc
+        raise _unusable(call, _shown(bytes(body), exc)) from exc  # msgspec.Raw cannot be cut
 
 
 def _unusable(call: str, why: str) -> Unreachable:

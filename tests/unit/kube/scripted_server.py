@@ -114,3 +114,12 @@ def error_event(code: int, reason: str) -> dict[str, Any]:
 
 def bookmark(version: str) -> dict[str, Any]:
     return {"type": "BOOKMARK", "object": {"kind": "Node", "metadata": {"resourceVersion": version}}}
+
+
+def answers_html(status: int = 200) -> Answer:
+    """A proxy's page."""
+
+    async def answer(_: web.Request) -> web.StreamResponse:
+        return web.Response(status=status, text="<html>sign in</html>", content_type="text/html")
+
+    return answer

@@ -1,0 +1,37 @@
+"""Says once that the API server is away or keeps something from us, and once that this is over.
+
+Many watches notice the same outage; a log line from each, at each of its tries, would bury the one that
+matters.
+"""
+
+from __future__ import annotations
+
+from gpuready.errors import GPUReadyError
+from gpuready.kube.errors import Away
+from gpuready.log import Logger, get_logger
+
+
+class Contact:
+    """One for all watches of a program; `what` is what a watch reads, as "nodes"."""
+
+    def __init__(self, log: Logger | None = None) -> None:
+        self._log = log or get_logger("kube")
+        self._away = ""
+        self._kept_from: dict[str, str] = {}
+
+    def failed(self, what: str, exc: GPUReadyError) -> None:
+        """A watch has found no way, more than once unless the server is away."""
+        if isinstance(exc, Away):
+            if exc.why != self._away:
+                self._log.warning("API server away", error=str(exc))
+            self._away = exc.why
+        elif self._kept_from.get(what) != str(exc):
+            self._kept_from[what] = str(exc)
+            self._log.warning("cannot be read", resource=what, error=str(exc))
+
+    def works(self, what: str) -> None:
+        if self._away:
+            self._away = ""
+            self._log.info("API server answers again")
+        if self._kept_from.pop(what, None):
+            self._log.info("can be read again", resource=what)

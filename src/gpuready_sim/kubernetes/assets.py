@@ -19,7 +19,7 @@ from gpuready_sim.errors import SimulatorError
 KUBERNETES_VERSION = "v1.36.3"
 CONTAINERD_VERSION = "v2.2.1"
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
-NODE = ("kubelet", "containerd", "containerd-shim-runc-v2")
+NODE = ("kubelet", "containerd", "containerd-shim-runc-v2", "ctr")
 VARIABLE = "KUBEBUILDER_ASSETS"
 _VERSION_S = 20
 

@@ -71,7 +71,7 @@ def programs() -> list[Program]:
     containerd = [
         Program(name, "containerd", f"{_CONTAINERD}/cmd/{name}", _containerd_flags(), _CONTAINERD_TAGS)
         for name in assets.NODE
-        if name.startswith("containerd")
+        if not name.startswith("kube")
     ]
     return [Program("etcd", "etcd", "."), *kubernetes, *containerd]
 

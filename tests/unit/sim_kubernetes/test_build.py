@@ -54,6 +54,7 @@ NAMES = [
     "kubelet",
     "containerd",
     "containerd-shim-runc-v2",
+    "ctr",
 ]
 
 

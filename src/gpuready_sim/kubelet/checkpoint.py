@@ -9,12 +9,13 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpuready_sim.kubelet.files import write_atomic
 
 FILE_NAME = "kubelet_internal_checkpoint"
+_NO_NUMA = -1
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Entry:
     resource: str
     device_ids: tuple[str, ...]
     response: bytes  # a serialised ContainerAllocateResponse
-    numa: Mapping[str, int] | None = None  # device id -> NUMA node; absent = -1
+    numa: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # device id -> its NUMA nodes
 
 
 def write(directory: Path, entries: Iterable[Entry], registered: Mapping[str, Iterable[str]]) -> None:
@@ -51,7 +52,8 @@ def read(directory: Path) -> tuple[list[Entry], list[str]]:
 def _entry_to_json(entry: Entry) -> dict[str, object]:
     by_numa: dict[str, list[str]] = {}
     for device_id in entry.device_ids:
-        by_numa.setdefault(str((entry.numa or {}).get(device_id, -1)), []).append(device_id)
+        for node in entry.numa.get(device_id) or (_NO_NUMA,):
+            by_numa.setdefault(str(node), []).append(device_id)
     return {
         "PodUID": entry.pod_uid,
         "ContainerName": entry.container,
@@ -64,14 +66,17 @@ def _entry_to_json(entry: Entry) -> dict[str, object]:
 def _entry_from_json(raw: Mapping[str, object]) -> Entry:
     by_numa = raw["DeviceIDs"]
     assert isinstance(by_numa, dict)
-    numa = {device_id: int(node) for node, ids in by_numa.items() for device_id in ids}
+    numa: dict[str, tuple[int, ...]] = {}
+    for node, ids in by_numa.items():
+        for device_id in ids:
+            numa[device_id] = (*numa.get(device_id, ()), int(node))
     return Entry(
         pod_uid=str(raw["PodUID"]),
         container=str(raw["ContainerName"]),
         resource=str(raw["ResourceName"]),
         device_ids=tuple(numa),
         response=base64.b64decode(str(raw["AllocResp"])),
-        numa={device_id: node for device_id, node in numa.items() if node >= 0},
+        numa={device_id: nodes for device_id, nodes in numa.items() if nodes != (_NO_NUMA,)},
     )
 
 

@@ -84,7 +84,8 @@ class DeviceManager:
         self._order = order or _random_order
         self._pools: dict[str, _Pool] = {}
         self._removed: set[str] = set()
-        self._clients: dict[str, PluginClient] = {}
+        self._clients: dict[str, PluginClient] = {}  # whose end counts as the end of the name's plugin
+        self._endpoints: dict[str, PluginClient] = {}  # who is asked
         self._entries: dict[tuple[str, str, str], Entry] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._admission = asyncio.Lock()
@@ -107,7 +108,7 @@ class DeviceManager:
         if self._server is None or self._directory is None:
             return
         await self._server.close()
-        for client in self._clients.values():
+        for client in self._endpoints.values():
             client.close()
         for task in self._tasks:
             task.cancel()
@@ -115,7 +116,7 @@ class DeviceManager:
         for pool in self._pools.values():
             if pool.expiry:
                 pool.expiry.cancel()
-        self._clients, self._pools, self._entries = {}, {}, {}
+        self._clients, self._endpoints, self._pools, self._entries = {}, {}, {}, {}
         self._directory.close()
         self._server = self._directory = None
 
@@ -147,8 +148,10 @@ class DeviceManager:
             )
         except PluginError as exc:
             log.info("cannot connect to device plugin: resource=%s error=%s", resource, exc)
+            # The kubelet forgets the name, also when a plugin of that name works: its end goes unnoticed.
+            self._clients.pop(resource, None)
             raise GRPCError(Status.UNKNOWN, str(exc)) from exc
-        self._clients[resource] = client
+        self._clients[resource] = self._endpoints[resource] = client
         self._start(self._follow(client))
 
     async def _follow(self, client: PluginClient) -> None:
@@ -194,6 +197,7 @@ class DeviceManager:
     def _expire(self, resource: str) -> None:
         """The plugin stayed away: the name is forgotten, the Node says 0."""
         self._pools.pop(resource, None)
+        self._endpoints.pop(resource, None)
         self._removed.add(resource)
         self._write_checkpoint()
         self._on_change()
@@ -214,6 +218,11 @@ class DeviceManager:
     def numa_of(self, resource: str, device_id: str) -> tuple[int, ...]:
         pool = self._pools.get(resource)
         return pool.numa.get(device_id, ()) if pool else ()
+
+    def numa_held(self, pod_uid: str, container: str, resource: str) -> Mapping[str, tuple[int, ...]]:
+        """NUMA nodes of a container's devices, by id, as they were when it got them."""
+        entry = self._entries.get((pod_uid, container, resource))
+        return entry.numa if entry else {}
 
     def is_healthy(self, resource: str, device_id: str) -> bool | None:
         """None when no plugin lists the device."""
@@ -273,7 +282,7 @@ class DeviceManager:
                 raise Refused(str(exc)) from exc
 
     async def _allocate(self, demand: Demand) -> None:
-        client = self._clients.get(demand.resource)
+        client = self._endpoints.get(demand.resource)
         if client is None:
             raise Refused(f"unknown Device Plugin {demand.resource}")
         ids = allocation.reused(demand, self._order)
@@ -284,7 +293,7 @@ class DeviceManager:
             ids = allocation.complete(demand, ids, free, preferred, self._order)
         response = await client.allocate(self._order(ids))
         pool = self._pools.get(demand.resource, _Pool())
-        numa = {device_id: pool.numa[device_id][0] for device_id in ids if pool.numa.get(device_id)}
+        numa = {device_id: pool.numa[device_id] for device_id in ids if device_id in pool.numa}
         key = (demand.pod_uid, demand.container, demand.resource)
         self._entries[key] = Entry(*key, tuple(ids), response.SerializeToString(), numa)
 
@@ -328,7 +337,7 @@ class DeviceManager:
     async def pre_start(self, pod_uid: str, container: str) -> None:
         """PreStartContainer where the plugin asked for it; raises PluginError."""
         for resource, ids in self.held_by(pod_uid, container).items():
-            client = self._clients.get(resource)
+            client = self._endpoints.get(resource)
             if client is not None:
                 await client.pre_start(self._order(ids))
 
@@ -352,8 +361,7 @@ class DeviceManager:
 
     # --- the rest ---------------------------------------------------------------------------------------
     def _write_checkpoint(self) -> None:
-        registered = {name: pool.healthy | pool.unhealthy for name, pool in self._pools.items()}
-        checkpoint.write(self._path, self._entries.values(), registered)
+        checkpoint.write(self._path, self._entries.values(), self.healthy_ids())
 
     def _start(self, coroutine: Any) -> None:
         task = asyncio.get_running_loop().create_task(coroutine)

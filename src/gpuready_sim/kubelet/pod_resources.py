@@ -1,7 +1,7 @@
 """The pod-resources API, v1: which pod holds which device.
 
-Like the real kubelet: one ContainerDevices per device, in random order, active pods only, and at most
-100 calls a second in bursts of 10.
+Like the real kubelet: one ContainerDevices per device and NUMA node, in random order, active pods only, and
+at most 100 calls a second in bursts of 10.
 """
 
 from __future__ import annotations
@@ -76,9 +76,10 @@ class _Lister(api_grpc.PodResourcesListerBase):
         await stream.recv_message()
         self._limit.take_or_refuse()
         devices = [
-            self._device(resource, device_id)
+            row
             for resource, ids in self._devices.healthy_ids().items()
             for device_id in _shuffled(ids)
+            for row in _rows(resource, device_id, self._devices.numa_of(resource, device_id))
         ]
         await stream.send_message(api_pb2.AllocatableResourcesResponse(devices=devices))
 
@@ -97,15 +98,27 @@ class _Lister(api_grpc.PodResourcesListerBase):
         )
 
     def _held(self, uid: str, container: str) -> list[api_pb2.ContainerDevices]:
-        held = self._devices.held_by(uid, container)
-        return [self._device(resource, i) for resource, ids in held.items() for i in _shuffled(ids)]
+        return [
+            row
+            for resource, ids in self._devices.held_by(uid, container).items()
+            for device_id in _shuffled(ids)
+            for row in _rows(
+                resource, device_id, self._devices.numa_held(uid, container, resource).get(device_id, ())
+            )
+        ]
 
-    def _device(self, resource: str, device_id: str) -> api_pb2.ContainerDevices:
-        nodes = self._devices.numa_of(resource, device_id)
-        topology = (
-            api_pb2.TopologyInfo(nodes=[api_pb2.NUMANode(ID=node) for node in nodes]) if nodes else None
+
+def _rows(resource: str, device_id: str, nodes: Iterable[int]) -> list[api_pb2.ContainerDevices]:
+    """One for each NUMA node of the device."""
+    bare = api_pb2.ContainerDevices(resource_name=resource, device_ids=[device_id])
+    return [
+        api_pb2.ContainerDevices(
+            resource_name=resource,
+            device_ids=[device_id],
+            topology=api_pb2.TopologyInfo(nodes=[api_pb2.NUMANode(ID=node)]),
         )
-        return api_pb2.ContainerDevices(resource_name=resource, device_ids=[device_id], topology=topology)
+        for node in nodes
+    ] or [bare]
 
 
 class RateLimit:

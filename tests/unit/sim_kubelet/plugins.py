@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,9 @@ class Plugin(api_grpc.DevicePluginBase):
         answer: api_pb2.ContainerAllocateResponse | None = None,
         refuse_with: str = "",
         pre_start: bool = False,
+        prefer_fails_with: str = "",
+        answers: int = 1,
+        numa: Mapping[str, tuple[int, ...]] | None = None,
     ) -> None:
         self.resource = resource
         self.endpoint = endpoint
@@ -38,6 +41,9 @@ class Plugin(api_grpc.DevicePluginBase):
         self._answer = answer
         self._refuse_with = refuse_with
         self._pre_start = pre_start
+        self._prefer_fails_with = prefer_fails_with
+        self._answers = answers
+        self._numa = numa or {}
         self._directory = Directory(directory)
         self._server: UnixServer | None = None
         self._changed = asyncio.Condition()
@@ -90,13 +96,20 @@ class Plugin(api_grpc.DevicePluginBase):
         await stream.recv_message()
         async with self._changed:
             while not self._ending:
-                devices = [api_pb2.Device(ID=i, health=health) for i, health in self.devices.items()]
+                devices = [self._device(*device) for device in self.devices.items()]
                 await stream.send_message(api_pb2.ListAndWatchResponse(devices=devices))
                 await self._changed.wait()
+
+    def _device(self, device_id: str, health: str) -> api_pb2.Device:
+        nodes = [api_pb2.NUMANode(ID=node) for node in self._numa.get(device_id, ())]
+        topology = api_pb2.TopologyInfo(nodes=nodes) if nodes else None
+        return api_pb2.Device(ID=device_id, health=health, topology=topology)
 
     async def GetPreferredAllocation(self, stream: Any) -> None:
         request = (await stream.recv_message()).container_requests[0]
         self.calls.append(("prefer", tuple(sorted(request.available_deviceIDs))))
+        if self._prefer_fails_with:
+            raise GRPCError(Status.UNKNOWN, self._prefer_fails_with)
         answer = api_pb2.ContainerPreferredAllocationResponse(deviceIDs=self._prefer or [])
         await stream.send_message(api_pb2.PreferredAllocationResponse(container_responses=[answer]))
 
@@ -108,7 +121,7 @@ class Plugin(api_grpc.DevicePluginBase):
         if self._refuse_with:
             raise GRPCError(Status.UNKNOWN, self._refuse_with)
         answer = self._answer or api_pb2.ContainerAllocateResponse(envs={"IDS": ",".join(ids)})
-        await stream.send_message(api_pb2.AllocateResponse(container_responses=[answer]))
+        await stream.send_message(api_pb2.AllocateResponse(container_responses=[answer] * self._answers))
 
     async def PreStartContainer(self, stream: Any) -> None:
         request = await stream.recv_message()

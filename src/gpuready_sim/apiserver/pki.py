@@ -72,18 +72,35 @@ def kubeconfig(
     ca_pem: str, token: str, url: str, *, user: str = "admin", cluster: str = "gpuready-sim"
 ) -> str:
     """A kubeconfig for the owner of a token, complete in itself."""
-    ca = base64.b64encode(ca_pem.encode()).decode()
+    return _kubeconfig(ca_pem, {"token": token}, url, user=user, cluster=cluster)
+
+
+def client_kubeconfig(ca_pem: str, client: Issued, url: str, *, cluster: str = "gpuready-sim") -> str:
+    """A kubeconfig for the owner of a client certificate, complete in itself."""
+    proof = {
+        "client-certificate-data": _base64(client.certificate),
+        "client-key-data": _base64(client.key),
+    }
+    return _kubeconfig(ca_pem, proof, url, user="client", cluster=cluster)
+
+
+def _kubeconfig(ca_pem: str, proof: dict[str, str], url: str, *, user: str, cluster: str) -> str:
+    place = {"server": url, "certificate-authority-data": _base64(ca_pem)}
     return yaml.safe_dump(
         {
             "apiVersion": "v1",
             "kind": "Config",
-            "clusters": [{"name": cluster, "cluster": {"server": url, "certificate-authority-data": ca}}],
-            "users": [{"name": user, "user": {"token": token}}],
+            "clusters": [{"name": cluster, "cluster": place}],
+            "users": [{"name": user, "user": proof}],
             "contexts": [{"name": cluster, "context": {"cluster": cluster, "user": user}}],
             "current-context": cluster,
         },
         sort_keys=False,
     )
+
+
+def _base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
 
 
 def write_kubeconfig(path: Path, text: str) -> None:

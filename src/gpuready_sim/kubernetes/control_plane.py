@@ -7,6 +7,7 @@ import logging
 import ssl
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 from gpuready_sim.client import (
     SERVICE_ACCOUNTS,
@@ -21,7 +22,7 @@ from gpuready_sim.client import (
 from gpuready_sim.cluster.places import Place, free_port
 from gpuready_sim.cluster.processes import Child, ProcessError
 from gpuready_sim.kubernetes import arguments, assets, request_log
-from gpuready_sim.kubernetes.credentials import KUBELETS, Credentials
+from gpuready_sim.kubernetes.credentials import KUBELETS, NODES, Credentials, NodeFiles
 
 log = logging.getLogger(__name__)
 START_S = 60.0
@@ -29,13 +30,16 @@ _POLL_S = 0.1
 _BINDINGS = Resource(
     "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
 )
-# The rules that Kubernetes itself gives to kubelets, for all simulated ones together.
+# The rules that Kubernetes itself gives to kubelets: for all simulated ones together, and for real ones.
 _KUBELETS_MAY: Object = {
     "apiVersion": "rbac.authorization.k8s.io/v1",
     "kind": "ClusterRoleBinding",
     "metadata": {"name": KUBELETS},
     "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:node"},
-    "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": KUBELETS}],
+    "subjects": [
+        {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": KUBELETS},
+        {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": NODES},
+    ],
 }
 
 
@@ -82,6 +86,10 @@ class KubernetesControlPlane:
 
     def kubelet_tls(self, node: str, address: str) -> ssl.SSLContext:
         return self._credentials.kubelet_tls(node, address)
+
+    def node_files(self, node: str, address: str, directory: Path) -> NodeFiles:
+        """For a real kubelet; written into `directory`."""
+        return self._credentials.node(node, address, directory)
 
     @property
     def processes(self) -> list[tuple[str, int | None]]:

@@ -17,6 +17,7 @@ from gpuready_sim.apiserver.pki import (
     API_SERVER_NAMES,
     Authority,
     Issued,
+    client_kubeconfig,
     kubeconfig,
     write_kubeconfig,
     write_secret,
@@ -27,7 +28,9 @@ ADMIN = "kubernetes-admin"
 CONTROLLER_MANAGER = "system:kube-controller-manager"
 SCHEDULER = "system:kube-scheduler"
 KUBELETS = "gpuready-sim:kubelets"
+NODES = "system:nodes"  # the group of real kubelets
 _USERS = (ADMIN, CONTROLLER_MANAGER, SCHEDULER, KUBELETS)
+_NODE_FILES = ("ca.crt", "kubelet.crt", "kubelet.key", "kubelet.kubeconfig")
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,16 @@ class Files:
         return self.directory / f"{user.rpartition(':')[2]}.kubeconfig"
 
 
+@dataclass(frozen=True)
+class NodeFiles:
+    """Who a real node's kubelet is: as a client, by its kubeconfig, and as the server of its port."""
+
+    authority: Path
+    certificate: Path
+    key: Path
+    kubeconfig: Path
+
+
 class Credentials:
     """Everybody's proof of identity; `files` are written by the constructor."""
 
@@ -94,6 +107,17 @@ class Credentials:
         context.verify_mode = ssl.CERT_REQUIRED
         context.load_cert_chain(self.files.certificate(f"kubelet-{node}"), self.files.key(f"kubelet-{node}"))
         return context
+
+    def node(self, node: str, address: str, directory: Path) -> NodeFiles:
+        """What a real kubelet is given, in a directory of its node: system:node:NAME, of the nodes' group."""
+        user = f"system:node:{node}"
+        server, client = self._authority.server(user, [address, node]), self._authority.client(user, (NODES,))
+        files = NodeFiles(*(directory / name for name in _NODE_FILES))
+        files.authority.write_text(self._authority.certificate)
+        files.certificate.write_text(server.certificate)
+        write_secret(files.key, server.key.encode())
+        write_kubeconfig(files.kubeconfig, client_kubeconfig(self._authority.certificate, client, self._url))
+        return files
 
     def _keep(self, name: str, issued: Issued) -> None:
         self.files.certificate(name).write_text(issued.certificate)

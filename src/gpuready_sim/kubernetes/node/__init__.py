@@ -1,0 +1,11 @@
+"""A real node: kubelet, containerd and runc as children of ours, joined to a real control plane.
+
+    requirements.py  what this machine lacks for it, in words
+    view.py          the node's own view of this machine: a private mount namespace, held by a process
+    leftovers.py     cgroups, addresses and processes of a node, and how they go
+    settings.py      the configuration of containerd, its network and the kubelet. Pure.
+    images.py        images as archives, made from files of this machine: no registry
+    node.py          the node: start, restart the kubelet, run daemons on it, stop
+
+The GPUs are simulated: device nodes without a driver behind them, and the simulator's NVML.
+"""

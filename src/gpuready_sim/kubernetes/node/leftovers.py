@@ -1,0 +1,171 @@
+"""What a node changes on the machine while it runs, and how that goes: cgroups, processes, an address.
+
+Each node has one cgroup of its own in every hierarchy, `gpuready-sim-<process id of its view>`; all its
+containers are below it. What a machine's crash or `kill -9` left is swept away when the next node starts.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+PREFIX = "gpuready-sim-"
+_POLL_S = 0.02
+_KERNEL_SETTINGS = (
+    "/proc/sys/kernel/keys/root_maxbytes",
+    "/proc/sys/kernel/keys/root_maxkeys",
+    "/proc/sys/kernel/panic",
+    "/proc/sys/kernel/panic_on_oops",
+    "/proc/sys/net/ipv4/ip_forward",
+    "/proc/sys/vm/overcommit_memory",
+    "/proc/sys/vm/panic_on_oom",
+)
+_CPUSET_FILES = ("cpuset.cpus", "cpuset.mems")
+
+
+# --- cgroups ----------------------------------------------------------------------------------------------
+def controllers() -> set[str]:
+    """Names of the controllers that can be used here, of either version."""
+    found: set[str] = set()
+    for place, options in _hierarchies():
+        file = place / "cgroup.controllers"
+        found.update(file.read_text().split() if file.exists() else options)
+    return found
+
+
+def is_writable() -> bool:
+    return all(os.access(place, os.W_OK) for place, _ in _hierarchies())
+
+
+def make_cgroup(name: str) -> None:
+    """One in every hierarchy, with all CPUs and memory nodes of its parent."""
+    for place, _ in _hierarchies():
+        _hand_down_controllers(place)
+        (place / name).mkdir(exist_ok=True)
+        for file in _CPUSET_FILES:
+            if (place / name / file).exists() and (place / file).exists():
+                (place / name / file).write_text((place / file).read_text())
+
+
+def remove_cgroup(name: str, timeout_s: float) -> bool:
+    """Kill all that is in it and take it away; False when something is left when the time is over."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        left = [group for place, _ in _hierarchies() for group in _tree(place / name)]
+        for group in left:
+            _kill_all_in(group)
+            try:
+                group.rmdir()
+            except OSError:
+                pass  # its processes are still ending
+        if not left:
+            return True
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_S)
+
+
+def sweep() -> None:
+    """Take away the cgroups of nodes whose view is gone."""
+    for name in {group.name for place, _ in _hierarchies() for group in place.glob(f"{PREFIX}*")}:
+        if not _is_view(name.removeprefix(PREFIX)):
+            remove_cgroup(name, timeout_s=5)
+
+
+def _is_view(pid: str) -> bool:
+    try:
+        return b"kubernetes.node.view" in Path("/proc", pid, "cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def _hierarchies() -> Iterator[tuple[Path, list[str]]]:
+    """(mount point, options) of every cgroup filesystem; bind mounts of parts of one are left out."""
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        before, _, after = line.partition(" - ")
+        _, _, _, root, point, *_ = before.split()
+        kind, _, options = after.split()
+        if kind in ("cgroup", "cgroup2") and root == "/":
+            yield Path(point), options.split(",")
+
+
+def _hand_down_controllers(place: Path) -> None:
+    """Version 2 only: children get a controller when their parent says so."""
+    file = place / "cgroup.subtree_control"
+    if not file.exists():
+        return
+    for controller in (place / "cgroup.controllers").read_text().split():
+        try:
+            file.write_text(f"+{controller}")
+        except OSError:
+            pass  # not every controller can be handed down
+
+
+def _tree(group: Path) -> list[Path]:
+    """The cgroup and those below it, the innermost first."""
+    return [Path(path) for path, _, _ in os.walk(group, topdown=False)]
+
+
+def _kill_all_in(group: Path) -> None:
+    try:
+        processes = (group / "cgroup.procs").read_text().split()
+    except OSError:
+        return
+    for process in processes:
+        _kill(int(process))
+
+
+# --- processes --------------------------------------------------------------------------------------------
+def is_in_own_view() -> bool:
+    """Whether this process has a mount namespace apart from its parent's and from the first process's."""
+    return not any(_shares_my_view(pid) for pid in (1, os.getppid()))
+
+
+def kill_all_in_my_view() -> int:
+    """Every other process of this mount namespace; how many there were."""
+    assert is_in_own_view(), "this would end every process of the machine"
+    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    found = [pid for pid in pids if pid != os.getpid() and _shares_my_view(pid)]
+    for pid in found:
+        _kill(pid)
+    return len(found)
+
+
+def _shares_my_view(pid: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(f"/proc/{pid}/ns/mnt"), os.stat("/proc/self/ns/mnt"))
+    except OSError:
+        return False  # it has ended, or is none of ours
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+# --- the address and the kernel's settings ----------------------------------------------------------------
+def add_address(address: str) -> None:
+    """Give the loopback interface an address that is not a loopback address: a kubelet refuses those."""
+    subprocess.run(["ip", "address", "replace", f"{address}/32", "dev", "lo"], check=True)
+
+
+def remove_address(address: str) -> None:
+    argv = ["ip", "address", "delete", f"{address}/32", "dev", "lo"]
+    subprocess.run(argv, check=False, capture_output=True)
+
+
+def kernel_settings() -> dict[Path, str]:
+    """What a kubelet and its network set for the whole machine, as it is now."""
+    return {Path(name): Path(name).read_text() for name in _KERNEL_SETTINGS if os.path.exists(name)}
+
+
+def restore_kernel_settings(before: Mapping[Path, str]) -> None:
+    for path, text in before.items():
+        if path.read_text() != text:
+            path.write_text(text)

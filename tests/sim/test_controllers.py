@@ -16,6 +16,8 @@ from gpuready_sim.client import (
     CONFIG_MAPS,
     CONTROLLER_REVISIONS,
     DAEMON_SETS,
+    DEPLOYMENTS,
+    JOBS,
     LEASES,
     NODES,
     PODS,
@@ -287,3 +289,89 @@ async def test_a_failed_daemon_pod_is_replaced_and_told_of(cluster):
     )
     assert second["spec"]["nodeName"] == "n1"
     assert "FailedDaemonPod" in [event["reason"] for event in await cluster.events("d")]
+
+
+NOWHERE = {"only": "nowhere"}  # no kubelet is needed to end a pod that no node has
+
+
+def deployment(image: str = "i:1", replicas: int = 2) -> dict[str, Any]:
+    pod = {"nodeSelector": NOWHERE, "containers": [{"name": "c", "image": image}]}
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": pod}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": "web"}}, "template": template},
+    }
+
+
+async def set_ready(cluster: Cluster, pods: list[dict[str, Any]]) -> None:
+    """As a kubelet would."""
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": now_text()}
+    for pod in pods:
+        status = {"status": {"phase": "Running", "conditions": [ready]}}
+        await cluster.client.merge_patch(
+            PODS, pod["metadata"]["name"], status, "default", subresource="status"
+        )
+
+
+def images_of(pods: list[dict[str, Any]]) -> list[str]:
+    return sorted(pod["spec"]["containers"][0]["image"] for pod in pods)
+
+
+async def test_a_deployment_keeps_its_pods_replaces_them_and_takes_them_along(cluster):
+    await cluster.apply(deployment())
+    pods = await cluster.wait_pods("default", "app=web", lambda found: len(found) == 2)
+    await set_ready(cluster, pods)
+    await cluster.wait(
+        DEPLOYMENTS, "web", "default", lambda d: (d.get("status") or {}).get("availableReplicas") == 2
+    )
+
+    await cluster.client.delete(PODS, pods[0]["metadata"]["name"], "default", grace_s=0)
+    lost = pods[0]["metadata"]["uid"]
+    pods = await cluster.wait_pods(
+        "default",
+        "app=web",
+        lambda found: len(found) == 2 and lost not in {pod["metadata"]["uid"] for pod in found},
+    )
+    await set_ready(cluster, pods)
+
+    await cluster.apply(deployment("i:2"))
+    surge = await cluster.wait_pods("default", "app=web", lambda found: "i:2" in images_of(found))
+    assert images_of(surge).count("i:1") == 2, "no old pod goes before a new one is ready"
+
+    await delete(cluster, DEPLOYMENTS, "web", propagation="Background")
+    await cluster.wait_pods("default", "app=web", lambda found: not found)
+    await cluster.wait_gone(DEPLOYMENTS, "web", "default")
+
+
+async def test_a_job_is_complete_when_its_pod_has_succeeded(cluster):
+    pod = {"restartPolicy": "Never", "nodeSelector": NOWHERE, "containers": [{"name": "c", "image": "i"}]}
+    await cluster.apply(
+        {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": "once", "namespace": "default"},
+            "spec": {"template": {"spec": pod}},
+        }
+    )
+    for phase in ("Failed", "Succeeded"):
+        pods = await cluster.wait_pods(
+            "default",
+            "job-name=once",
+            lambda found: any((p.get("status") or {}).get("phase") == "Pending" for p in found),
+        )
+        fresh = next(p for p in pods if p["status"]["phase"] == "Pending")
+        status = {"status": {"phase": phase}}
+        await cluster.client.merge_patch(
+            PODS, fresh["metadata"]["name"], status, "default", subresource="status"
+        )
+    done = await cluster.wait(
+        JOBS,
+        "once",
+        "default",
+        lambda job: any(c["type"] == "Complete" for c in (job.get("status") or {}).get("conditions") or ()),
+    )
+    assert (done["status"]["succeeded"], done["status"]["failed"]) == (1, 1)
+    await delete(cluster, JOBS, "once", propagation="Background")
+    await cluster.wait_pods("default", "job-name=once", lambda found: not found)

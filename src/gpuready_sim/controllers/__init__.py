@@ -1,6 +1,8 @@
 """The controllers of a control plane, as far as GPU operands meet them.
 
     daemonset/  pods of DaemonSets: placement, rolling update, status
+    deployment/ ReplicaSets of Deployments, pods of ReplicaSets
+    job/        pods of Jobs until they have succeeded, or failed too often
     scheduler/  binds pods, or says why not
     garbage/    owner references, finalizers of deletion
     nodes/      Ready, taints, eviction, pods of deleted nodes

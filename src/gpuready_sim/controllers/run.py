@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from gpuready_sim.client import SimClient
 from gpuready_sim.controllers.caches import Caches
 from gpuready_sim.controllers.daemonset.loop import DaemonSetController
+from gpuready_sim.controllers.deployment.loop import DeploymentController
+from gpuready_sim.controllers.deployment.replica_set import ReplicaSetController
 from gpuready_sim.controllers.garbage.graph import Graph
 from gpuready_sim.controllers.garbage.loop import GarbageCollector
+from gpuready_sim.controllers.job.loop import JobController
 from gpuready_sim.controllers.nodes.loop import NodeController
 from gpuready_sim.controllers.scheduler.loop import Scheduler
 
@@ -25,6 +28,9 @@ async def run_controllers(client: SimClient, settings: Settings | None = None) -
     caches = Caches(client)
     loops = (
         DaemonSetController(client, caches),
+        DeploymentController(client, caches),
+        ReplicaSetController(client, caches),
+        JobController(client, caches),
         Scheduler(client, caches),
         NodeController(client, caches, grace_s=chosen.node_grace_s),
     )

@@ -1,0 +1,1 @@
+"""The Deployment and ReplicaSet controllers."""

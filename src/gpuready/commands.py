@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 
@@ -41,6 +42,23 @@ def _print_error(exc: GPUReadyError) -> None:
         click.echo(f"  why   {printable(exc.why)}", err=True)
     if exc.next_step:
         click.echo(f"  next  {printable(exc.next_step)}", err=True)
+
+
+class Seconds(click.ParamType[float]):
+    """A duration as Go programs take it (15s, 1m30s, 500ms), or a number of seconds."""
+
+    name = "duration"
+    _UNITS: ClassVar = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            return float(value)
+        except ValueError:
+            pass
+        parts = re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h)", value)
+        if not parts or "".join(number + unit for number, unit in parts) != value:
+            self.fail(f"{value!r} is no duration; write it like 15s, 1m30s or 500ms", param, ctx)
+        return sum(float(number) * self._UNITS[unit] for number, unit in parts)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -259,11 +277,54 @@ def uninstall(policy: str, timeout_s: float, crds: bool, kubeconfig: str | None,
 @click.option(
     "--kubeconfig", type=click.Path(dir_okay=False), help="Outside a cluster; inside, leave it out."
 )
-def operator(kubeconfig: str | None) -> int:
-    """Run the operator (in a pod, or beside a cluster with --kubeconfig)."""
-    from gpuready.controller import main as controller
+@click.option(
+    "--leader-elect/--no-leader-elect",
+    default=None,
+    envvar="GPUREADY_LEADER_ELECT",
+    help="Work only while the Lease is ours. Default: yes in a pod, no beside a cluster.",
+)
+@click.option(
+    "--leader-elect-lease-duration",
+    "lease_s",
+    type=Seconds(),
+    envvar="GPUREADY_LEADER_ELECT_LEASE_DURATION",
+    help="After this long without a renewal another may lead.  [default: 15s]",
+)
+@click.option(
+    "--leader-elect-renew-deadline",
+    "--leader-lease-renew-deadline",
+    "renew_s",
+    type=Seconds(),
+    envvar="GPUREADY_LEADER_ELECT_RENEW_DEADLINE",
+    help="After this long without a renewal the leader stops.  [default: 10s; 2/3 of the duration]",
+)
+@click.option(
+    "--leader-elect-retry-period",
+    "retry_s",
+    type=Seconds(),
+    envvar="GPUREADY_LEADER_ELECT_RETRY_PERIOD",
+    help="Between two renewals.  [default: 2s; at most 1/5 of the deadline]",
+)
+def operator(
+    kubeconfig: str | None,
+    leader_elect: bool | None,
+    lease_s: float | None,
+    renew_s: float | None,
+    retry_s: float | None,
+) -> int:
+    """Run the operator (in a pod, or beside a cluster with --kubeconfig).
 
-    return controller.main(os.environ, kubeconfig)
+    Of several operators one works: who holds the Lease 53822513.nvidia.com in its namespace, which is the
+    original operator's too. The others are ready to take over.
+    """
+    from gpuready.controller import main as controller
+    from gpuready.controller.election import elects_by_default
+    from gpuready.kube.lease import Timing
+
+    if leader_elect is None:
+        leader_elect = elects_by_default(os.environ, kubeconfig)
+    timing = Timing.of(lease_s, renew_s, retry_s)
+    return controller.main(os.environ, kubeconfig, timing if leader_elect else None)
 
 
 @gpuready.command("node-agent")

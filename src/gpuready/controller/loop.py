@@ -39,7 +39,12 @@ class Loop(ABC):
     async def reconcile(self, key: str) -> None:
         """Bring what `key` names to what it should be; raise GPUReadyError to be called again."""
 
+    def begin(self) -> None:  # noqa: B027, a loop without a memory has nothing to forget
+        """A term begins: others have acted since the last. Forget what it knew, and look at every key."""
+
     async def run(self) -> None:
+        """One term, until cancelled."""
+        self.begin()
         async with asyncio.TaskGroup() as group:
             for number in range(self._workers):
                 group.create_task(self._work(), name=f"{self.name} {number}")

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from gpuready import names
 from gpuready.controller import http
 from gpuready.controller.caches import Caches
 from gpuready.controller.current import CurrentPolicy
+from gpuready.controller.election import Leadership
 from gpuready.controller.labelling.loop import LabellingLoop
+from gpuready.controller.loop import Loop
 from gpuready.controller.metrics import CONTENT_TYPE, Metrics
 from gpuready.controller.nodes.loop import SILENCE_S, NodesLoop
 from gpuready.controller.nodes.uninstall import PATIENCE_S, Uninstaller
@@ -20,6 +22,8 @@ from gpuready.controller.schemas import ServedSchemas
 from gpuready.errors import UsageError
 from gpuready.kube.client import KubeClient
 from gpuready.kube.events import EventRecorder
+from gpuready.kube.fence import Fence
+from gpuready.kube.lease import Timing
 from gpuready.log import get_logger
 
 PATIENCE_ENV = "GPUREADY_UNINSTALL_PATIENCE_S"
@@ -29,12 +33,12 @@ Listeners = tuple[socket.socket | None, socket.socket | None]  # for metrics, fo
 log = get_logger("operator")
 
 
-def main(env: Mapping[str, str], kubeconfig: str | None = None) -> int:
-    """Run until SIGTERM or SIGINT. 0 after a clean stop."""
-    return asyncio.run(_run(env, kubeconfig))
+def main(env: Mapping[str, str], kubeconfig: str | None = None, election: Timing | None = None) -> int:
+    """Run until SIGTERM or SIGINT. 0 after a clean stop. Without `election` it leads without asking."""
+    return asyncio.run(_run(env, kubeconfig, election))
 
 
-async def _run(env: Mapping[str, str], kubeconfig: str | None) -> int:
+async def _run(env: Mapping[str, str], kubeconfig: str | None, election: Timing | None) -> int:
     namespace = env.get("OPERATOR_NAMESPACE", "")
     if not namespace:
         raise UsageError(
@@ -45,7 +49,7 @@ async def _run(env: Mapping[str, str], kubeconfig: str | None) -> int:
     listeners = _listeners(env)
     client = KubeClient.auto(kubeconfig, user_agent=USER_AGENT)
     stopped = _stop_event()
-    work = asyncio.create_task(_operate(client, namespace, env, listeners))
+    work = asyncio.create_task(_operate(client, namespace, env, listeners, election))
     waiter = asyncio.create_task(stopped.wait())
     try:
         await asyncio.wait({work, waiter}, return_when=asyncio.FIRST_COMPLETED)
@@ -60,7 +64,16 @@ async def _run(env: Mapping[str, str], kubeconfig: str | None) -> int:
     return 0
 
 
-async def _operate(client: KubeClient, namespace: str, env: Mapping[str, str], listeners: Listeners) -> None:
+async def _operate(
+    own: KubeClient,
+    namespace: str,
+    env: Mapping[str, str],
+    listeners: Listeners,
+    election: Timing | None,
+) -> None:
+    """`own` is for what must be said whoever leads: the Lease, and Events about it."""
+    fence = Fence()
+    client = own if election is None else KubeClient(own.access, user_agent=USER_AGENT, fence=fence)
     image = env.get("GPUREADY_IMAGE") or f"{names.OWN_IMAGE}:{names.VERSION}"
     caches = Caches.of(client, namespace)
     schemas = ServedSchemas(client)
@@ -73,17 +86,33 @@ async def _operate(client: KubeClient, namespace: str, env: Mapping[str, str], l
     policy = PolicyLoop(client, caches, current, nodes, events, image)
     loops = (labelling, nodes, policy)
     metrics = Metrics(client, caches, current, policy, loops)
-    async with asyncio.TaskGroup() as group:
-        group.create_task(_serve(listeners, caches, metrics))
+    own.observer = client.observer
+    leadership = Leadership(own, fence, namespace, election, current) if election else None
+    async with client, asyncio.TaskGroup() as group:
+        group.create_task(_serve(listeners, caches, metrics, leadership))
         group.create_task(caches.run())
         group.create_task(schemas.run())
-        # Decisions on half-known caches would take labels away, so the loops start when all is listed.
+        # Decisions on half-known caches would take labels away, so the loops start when all is listed; and
+        # who cannot see must not keep the Lease from who can.
         await caches.wait_synced()
         await schemas.wait_known()
         log.info("operator started", namespace=namespace, nodes=len(caches.nodes), image=image)
-        policy.queue.add("policy")
-        for loop in loops:
-            group.create_task(loop.run())
+        if leadership is None:
+            await _lead(loops, metrics)
+        else:
+            metrics.leader = False
+            await leadership.run(lambda: _lead(loops, metrics))
+
+
+async def _lead(loops: Iterable[Loop], metrics: Metrics) -> None:
+    """All loops, until cancelled."""
+    metrics.leader = True
+    try:
+        async with asyncio.TaskGroup() as term:
+            for loop in loops:
+                term.create_task(loop.run())
+    finally:
+        metrics.leader = False
 
 
 def _listeners(env: Mapping[str, str]) -> Listeners:
@@ -93,7 +122,9 @@ def _listeners(env: Mapping[str, str]) -> Listeners:
     return http.listen(host, metrics_port), http.listen(host, health_port)
 
 
-async def _serve(listeners: Listeners, caches: Caches, metrics: Metrics) -> None:
+async def _serve(
+    listeners: Listeners, caches: Caches, metrics: Metrics, leadership: Leadership | None
+) -> None:
     def health() -> http.Answer:
         return 200, http.TEXT, b"ok\n"
 
@@ -101,7 +132,8 @@ async def _serve(listeners: Listeners, caches: Caches, metrics: Metrics) -> None
         waiting = [cache.resource.plural for cache in caches.all if not cache.synced]
         if waiting:
             return 503, http.TEXT, f"waiting for the first list of {', '.join(waiting)}\n".encode()
-        return 200, http.TEXT, b"ok\n"
+        is_ready, text = leadership.readiness() if leadership else (True, "ok")
+        return 200 if is_ready else 503, http.TEXT, f"{text}\n".encode()
 
     def exposition() -> http.Answer:
         return 200, CONTENT_TYPE, metrics.exposition()

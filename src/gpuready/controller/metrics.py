@@ -121,7 +121,7 @@ class Metrics:
             "gpuready_queue_depth",
             "keys that wait for a worker",
             ["loop"],
-            {(loop.name,): len(loop.queue) for loop in self._loops},
+            {(loop.name,): len(loop.queue) if self.leader else 0 for loop in self._loops},
         )
         yield _counters(
             "gpuready_api_requests",

@@ -52,10 +52,11 @@ def _cluster_rules() -> list[Object]:
 
 
 def _namespace_rules() -> list[Object]:
-    """Its own namespace holds the operands, their accounts and settings."""
+    """Its own namespace holds the operands, their accounts and settings, and the Lease of its leader."""
     return [
         _rule("", ["configmaps", "serviceaccounts"], _OWN),
         _rule("apps", ["daemonsets"], _OWN),
+        _rule("coordination.k8s.io", ["leases"], [*_READ, "create", "update"]),
     ]
 
 

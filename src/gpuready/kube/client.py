@@ -12,6 +12,8 @@ import builtins
 import errno
 import os
 import random
+import socket
+import struct
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
@@ -20,6 +22,7 @@ from typing import Any, TypeVar, cast
 
 import aiohttp
 import msgspec
+from aiohttp import AddrInfoType
 from aiohttp.connector import Connection
 from aiohttp.tracing import Trace
 
@@ -487,10 +490,14 @@ class KubeClient:
 
 
 class _Connector(aiohttp.TCPConnector):
-    """Asks the fence once more when the connection is there: making one can take seconds."""
+    """Asks the fence once more when the connection is there: making one can take seconds.
+
+    Behind a fence, a connection that is given up is reset. Closed politely, the kernel would go on sending
+    what has not arrived for a quarter of an hour: a write from before a partition would come after it.
+    """
 
     def __init__(self, fence: Fence | None, **options: Any) -> None:
-        super().__init__(**options)
+        super().__init__(**options, socket_factory=_resetting_socket if fence else None)
         self._fence = fence
 
     async def connect(
@@ -501,6 +508,13 @@ class _Connector(aiohttp.TCPConnector):
             connection.release()
             raise Fenced
         return connection
+
+
+def _resetting_socket(address: AddrInfoType) -> socket.socket:
+    family, kind, protocol, *_ = address
+    made = socket.socket(family, kind, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    return made
 
 
 class _Untrusted(Away):

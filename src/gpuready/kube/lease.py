@@ -14,6 +14,7 @@ Source of the protocol: client-go v0.36, tools/leaderelection/leaderelection.go.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -48,6 +49,28 @@ class Timing:
                 next_step="choose lease duration > renew deadline > retry period, for example 15s, 10s, 2s",
             )
         return self
+
+    @classmethod
+    def of(
+        cls, lease_s: float | None = None, renew_s: float | None = None, retry_s: float | None = None
+    ) -> Timing:
+        """What is given, and for the rest what goes with it; raises UsageError as `check`.
+
+        A renew deadline alone makes a Lease that lasts five seconds longer, as the original operator's does.
+        """
+        if lease_s is None:
+            lease_s = cls.lease_s if renew_s is None else math.ceil(renew_s + 5)
+        if lease_s != int(lease_s):
+            raise UsageError(
+                f"a Lease cannot last {lease_s:g} s",
+                why="the API counts its duration in whole seconds",
+                next_step="round the lease duration",
+            )
+        if renew_s is None:
+            renew_s = lease_s * cls.renew_s / cls.lease_s
+        if retry_s is None:
+            retry_s = min(cls.retry_s, renew_s / 5)
+        return cls(int(lease_s), renew_s, retry_s).check()
 
     @property
     def patience_s(self) -> float:

@@ -46,6 +46,14 @@ def test_what_operands_are_made_of_is_written_in_its_own_namespace_only() -> Non
     assert places == {"gpu"}
 
 
+def test_the_lease_of_the_leader_can_be_had_in_its_own_namespace_and_nowhere_else() -> None:
+    of_leases = {
+        ("coordination.k8s.io", "leases", verb) for verb in ("get", "list", "watch", "create", "update")
+    }
+    assert of_leases <= granted(rules_of("Role"))
+    assert not of_leases & granted(rules_of("ClusterRole"))
+
+
 def test_the_command_prints_them_for_kubectl() -> None:
     printed = CliRunner().invoke(gpuready, ["rbac", "--namespace", "gpu"], standalone_mode=False)
     assert list(yaml.safe_load_all(printed.output)) == operator_objects("gpu")

@@ -94,3 +94,27 @@ async def test_a_refused_write_is_no_longer_under_way(server: ScriptedServer) ->
         with pytest.raises(NotFound):
             await client.delete(NODES, "n")
         assert await fence.drained(0)
+
+
+async def test_a_write_that_is_given_up_is_taken_back_from_the_network_as_far_as_it_can_be() -> None:
+    """A polite end of the connection would have the kernel send the rest, be it minutes later."""
+    arrived, ended = asyncio.Event(), asyncio.get_running_loop().create_future()
+
+    async def server(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"{}")
+        arrived.set()
+        try:
+            ended.set_result(await reader.read())
+        except ConnectionResetError:
+            ended.set_result("reset")
+        writer.close()
+
+    fence = Fence()
+    fence.open_until(float("inf"))
+    async with await asyncio.start_server(server, "127.0.0.1", 0) as listening:
+        port = listening.sockets[0].getsockname()[1]
+        async with KubeClient(Access(server=f"http://127.0.0.1:{port}"), fence=fence) as client:
+            write = asyncio.create_task(client.merge_patch(NODES, "n", {}))
+            await asyncio.wait_for(arrived.wait(), 30)
+            write.cancel()
+            assert await asyncio.wait_for(ended, 30) == "reset"

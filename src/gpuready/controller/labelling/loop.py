@@ -27,7 +27,11 @@ class LabellingLoop(Loop):
         self._echoes = Echoes()
         caches.nodes.add_handler(self._on_node)
         caches.gpu_nodes.add_handler(self._on_gpu_node)
-        current.on_change(self._on_policy)
+        current.on_change(self._all)
+
+    def begin(self) -> None:
+        self._echoes = Echoes()
+        self._all()
 
     async def reconcile(self, key: str) -> None:
         node = self._caches.nodes.get(key)
@@ -59,7 +63,7 @@ class LabellingLoop(Loop):
         if new is not None and (old is None or old.status.driver.owner != new.status.driver.owner):
             self.queue.add(new.metadata.name)
 
-    def _on_policy(self) -> None:
+    def _all(self) -> None:
         for node in self._caches.nodes.values():
             self.queue.add(node.metadata.name)
 

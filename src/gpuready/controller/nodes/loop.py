@@ -62,6 +62,14 @@ class NodesLoop(Loop):
         caches.configmaps.add_handler(self._on_configmap)
         current.on_change(self._on_policy)
 
+    def begin(self) -> None:
+        self._echoes = Echoes()
+        self._silent_since.clear()
+        self.uninstaller.begin()
+        self._all()
+        for summary in self._caches.gpu_nodes.values():  # their nodes may be gone
+            self.queue.add(summary.metadata.name)
+
     async def reconcile(self, key: str) -> None:
         node = self._caches.nodes.get(key)
         if node is None or node.metadata.deleting:

@@ -42,6 +42,11 @@ class Uninstaller:
         self._since: dict[str, float] = {}
         self._given_up: set[str] = set()
 
+    def begin(self) -> None:
+        """Whoever led before has his own count of whom he waited for."""
+        self._since.clear()
+        self._given_up.clear()
+
     def reset(self, name: str) -> None:
         """A policy is back: the next uninstall starts anew."""
         self._since.pop(name, None)

@@ -81,6 +81,12 @@ class PolicyLoop(Loop):
         self.state = ""
         self._listen()
 
+    def begin(self) -> None:
+        self._applier = Applier(self._client)
+        self._refusals = Refusals()
+        self._written, self._echoes, self._rested_at = {}, Echoes(), 0.0
+        self.queue.add(KEY)
+
     async def reconcile(self, key: str) -> None:
         try:
             await self._pass()

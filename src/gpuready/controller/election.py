@@ -1,0 +1,120 @@
+"""Which operator works: all of them wait for one Lease, the one that the original operator uses too.
+
+So there is never a second operator at work, be it ours or the original: whoever holds the Lease leads, the
+others keep their caches warm and report. Which of both holds it is told from an annotation that ours write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import uuid
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+from gpuready import names
+from gpuready.controller.current import CurrentPolicy
+from gpuready.kube.client import KubeClient
+from gpuready.kube.election import Elector
+from gpuready.kube.events import NORMAL, WARNING, EventRecorder
+from gpuready.kube.fence import Fence
+from gpuready.kube.lease import Record, Timing
+from gpuready.log import get_logger
+
+log = get_logger("operator")
+
+
+def elects_by_default(env: Mapping[str, str], kubeconfig: str | None) -> bool:
+    """In a pod, where a Deployment may well run two; not beside a cluster, where somebody tries something."""
+    return bool(env.get("KUBERNETES_SERVICE_HOST")) and not (kubeconfig or env.get("KUBECONFIG"))
+
+
+def is_originals(record: Record) -> bool:
+    """Held by an original operator, which leaves our annotation as it was."""
+    return bool(record.holder) and record.annotations.get(names.LEADER_ANNOTATION) != record.holder
+
+
+class Leadership:
+    """This operator's part in it.
+
+    client   without a fence, for the Lease and what is said about it
+    current  the policy in force: its reader is told who leads, if it is none of ours
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        fence: Fence,
+        namespace: str,
+        timing: Timing,
+        current: CurrentPolicy,
+    ) -> None:
+        me = f"{socket.gethostname()}_{uuid.uuid4()}"
+        self._elector = Elector(
+            client,
+            namespace,
+            names.LEADER_LEASE,
+            me,
+            timing,
+            fence,
+            annotations={names.LEADER_ANNOTATION: me},
+        )
+        self._events = EventRecorder(client, "gpuready-operator", instance=socket.gethostname())
+        self._current = current
+
+    async def run(self, lead: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Until cancelled: `lead` whenever, and only as long as, this operator leads."""
+        async with asyncio.TaskGroup() as telling:
+
+            async def term() -> None:
+                telling.create_task(self._tell_leading())
+                await lead()
+
+            def standing_by(record: Record) -> None:
+                telling.create_task(self._tell_standing_by(record))
+
+            await self._elector.run(term, standing_by=standing_by)
+
+    def readiness(self) -> tuple[bool, str]:
+        """For /readyz: a candidate is ready, whoever cannot get at the Lease is not, and says why."""
+        elector, record = self._elector, self._elector.record
+        if elector.leads:
+            return self._leaders_readiness()
+        if elector.trouble:
+            return False, f"standing by, but the Lease {self._lease} cannot be had: {elector.trouble}"
+        holder = record.holder if record else ""
+        return True, f"ok, standing by: {holder or 'nobody'} holds the Lease {self._lease}"
+
+    def _leaders_readiness(self) -> tuple[bool, str]:
+        elector = self._elector
+        late_s = elector.unrenewed_s
+        if late_s < elector.timing.patience_s:
+            return True, f"ok, leading by the Lease {self._lease}"
+        left_s = elector.timing.renew_s - late_s
+        why = elector.trouble or "no answer yet"
+        return False, (
+            f"leading, but the Lease {self._lease} was last renewed {late_s:.1f} s ago: {why}; "
+            f"without a renewal all work stops in {left_s:.1f} s"
+        )
+
+    @property
+    def _lease(self) -> str:
+        return f"{self._elector.namespace}/{self._elector.name}"
+
+    async def _tell_leading(self) -> None:
+        record = self._elector.record
+        if record is not None:
+            text = f"{self._elector.me} became leader"
+            await self._events.event(record.lease, NORMAL, "LeaderElection", text)
+
+    async def _tell_standing_by(self, record: Record) -> None:
+        if not is_originals(record):
+            log.info("standing by", lease=self._lease, holder=record.holder)
+            return
+        why = f"the original GPU operator leads: {record.holder} holds the Lease {self._lease}"
+        step = "scale the original's Deployment to 0; gpuready takes over once the Lease is not renewed"
+        log.warning("only watching", reason=why, next_step=step)
+        policy = self._current.active
+        if policy is not None:
+            text = f"gpuready only watches: {why}; next: {step} for {record.duration_s:g} s"
+            await self._events.event(policy.raw, WARNING, "OriginalOperatorLeads", text)

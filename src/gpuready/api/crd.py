@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -99,5 +100,16 @@ def _column(name: str, path: str, *, kind: str = "string") -> dict[str, Any]:
     return {"name": name, "type": kind, "jsonPath": path}
 
 
+def main(arguments: Sequence[str]) -> int:
+    """Write the files; with --check, 1 when one is out of date."""
+    if "--check" not in arguments:
+        write_files()
+        return 0
+    old = [name for name, text in files().items() if (FOLDER / name).read_text() != text]
+    for name in old:
+        sys.stderr.write(f"{FOLDER / name} is out of date; next: make crds\n")
+    return 1 if old else 0
+
+
 if __name__ == "__main__":
-    write_files()
+    sys.exit(main(sys.argv[1:]))

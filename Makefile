@@ -8,7 +8,7 @@ CLUSTER ?= gpuready
 FILE ?= examples/cluster-demo.yaml
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-node kubernetes conformance check bench sim down format stubs crds requirements picture clean
+.PHONY: help setup demo test test-node kubernetes conformance check bench sim down format stubs crds chart requirements picture clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,7 @@ check: setup ## lint, format, types, imports, generated files up to date
 	$(BIN)/lint-imports
 	$(BIN)/python -m gpuready.protos.generate --check
 	$(BIN)/python -m gpuready.api.crd --check
+	$(BIN)/python charts/generate.py --check
 
 bench: setup ## measure what DESIGN promises: ready time, allocation latency, memory, writes
 	$(BIN)/python -m benchmarks
@@ -62,8 +63,12 @@ format: setup ## format the code and mend what the linter can
 stubs: setup ## regenerate the gRPC stubs from the .proto files
 	$(BIN)/python -m gpuready.protos.generate
 
-crds: setup ## regenerate the CRD YAML from the models
+crds: setup ## regenerate the CRD YAML from the models, and the chart's copies
 	$(BIN)/python -m gpuready.api.crd
+	$(BIN)/python charts/generate.py
+
+chart: setup ## regenerate what the chart takes from the product: CRDs, rules, the schema of its values
+	$(BIN)/python charts/generate.py
 
 requirements: ## export the hashed requirements (needs uv)
 	uv export --quiet --no-emit-project --all-extras --no-header --format requirements-txt --output-file requirements/dev.txt

@@ -102,13 +102,12 @@ def _bad(exc: Exception, raw: bytes, before: Chosen) -> Chosen:
 
 
 def parse_text(text: str) -> Mapping[str, Any]:
-    """A configuration as JSON or YAML, in the shape of the file; only YAML loads a YAML parser.
+    """A configuration as YAML (or JSON, which is YAML), held to the same rules as one from a ConfigMap.
 
-    raises  PolicyError, ValueError
+    Imported here, since a plugin with a node agent beside it never needs a YAML parser.
+
+    raises  PolicyError
     """
-    if text.lstrip().startswith("{"):
-        found = json.loads(text)
-        return found if isinstance(found, Mapping) else {}
     from gpuready.api.plugin_config import parse_plugin_config
 
     return parse_plugin_config(text).to_json()

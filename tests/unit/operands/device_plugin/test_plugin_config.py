@@ -236,3 +236,18 @@ def test_without_an_agent_the_file_counts(tmp_path: Path, form: str) -> None:
 
     assert choose(settings, Root(tmp_path), "", Chosen()).effective == Effective(replicas=4)
     assert choose(Settings(), Root(tmp_path), "", Chosen()).effective == Effective()
+
+
+def test_a_file_of_json_is_held_to_the_same_rules_as_one_of_yaml(tmp_path: Path) -> None:
+    misplaced = {"version": "v1", "sharing": {"timeSlicing": {"replicas": 4}}}
+    settings = Settings(config_file="/config.json")
+    texts = (json.dumps(misplaced), "version: v1\nsharing:\n  timeSlicing:\n    replicas: 4\n")
+
+    said = []
+    for text in texts:
+        (tmp_path / "config.json").write_text(text)
+        said.append(choose(settings, Root(tmp_path), "", Chosen()).error)
+
+    assert said[0] == said[1]
+    assert said[0] is not None
+    assert "sharing.timeSlicing.replicas" in said[0].message

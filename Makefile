@@ -35,6 +35,9 @@ test-node: setup ## what needs real tools of a node or of its surroundings; skip
 kubernetes: setup ## build real Kubernetes and etcd from their Go modules, outside the tree (needs Go; 12 minutes once)
 	$(BIN)/python -m gpuready_sim.kubernetes.build
 
+clients: setup ## fetch kubectl and helm, new and old, outside the tree (for `make conformance`)
+	$(BIN)/python -m gpuready_sim.kubernetes.clients
+
 conformance: setup ## the same expectations of the simulator's API server and of the real one (after `make kubernetes`)
 	$(BIN)/python -m pytest tests/conformance -rs
 

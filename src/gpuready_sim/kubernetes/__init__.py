@@ -6,6 +6,7 @@
     credentials.py   one cluster's authority, certificates, tokens
     arguments.py     the command lines of etcd, API server, controller manager and scheduler. Pure.
     control_plane.py the four processes: start, watch over, stop
+    clients.py       `make clients`: kubectl and helm of fixed versions, for tests
     request_log.py   the API server's audit log as requests.jsonl
 
 Simulated kubelets join it as they join the embedded API server. What is different there, and stays so:

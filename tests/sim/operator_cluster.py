@@ -107,12 +107,12 @@ async def operand_pods(cluster: Cluster, operand_name: str = "") -> dict[str, st
 
 
 def writes(cluster: Cluster, since: datetime, *clients: str) -> Counter[str]:
-    """What our programs wrote, as "gpuready-operator patch nodes 200"."""
+    """What our programs wrote, as "gpuready-operator patch nodes 200"; that one still leads is no news."""
     clients = clients or OURS
     return Counter(
         f"{line.fields['client']} {line.fields['verb']} {line.what} {line.fields['code']}"
         for line in cluster.requests(writes_only=True, since=since)
-        if line.fields["client"] in clients
+        if line.fields["client"] in clients and not line.is_lease
     )
 
 
@@ -160,7 +160,10 @@ async def wait_process(cluster: Cluster, node: str, role: str, *, timeout_s: flo
 class Operator:
     """The operator as a process of the test, for clusters without one of their own."""
 
-    def __init__(self, cluster: Cluster, kubeconfig: Path | None = None, **env: str) -> None:
+    def __init__(
+        self, cluster: Cluster, kubeconfig: Path | None = None, *, name: str = "of-the-test", **env: str
+    ) -> None:
+        self.name = name
         self._cluster = cluster
         self._kubeconfig = kubeconfig or cluster.kubeconfig
         self.metrics_port, self.health_port = free_port(), free_port()
@@ -186,7 +189,7 @@ class Operator:
 
     @property
     def log_path(self) -> Path:
-        return self._cluster.place.logs / "operator-of-the-test.log"
+        return self._cluster.place.logs / f"operator-{self.name}.log"
 
     def log(self) -> str:
         return self.log_path.read_text()
@@ -214,8 +217,37 @@ class Operator:
             self._process.send_signal(number)
         return await asyncio.wait_for(self._process.wait(), 10)
 
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.returncode is None
+
+    @property
+    def pid(self) -> int:
+        """Of the program itself, below the launcher."""
+        assert self._process is not None
+        children = [entry for entry in Path("/proc").glob("[0-9]*") if _parent_of(entry) == self._process.pid]
+        return int(children[0].name)
+
+    def stop(self) -> None:
+        """As a machine that is paused: it goes on later and knows nothing of it."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+    async def readiness(self) -> tuple[int, str]:
+        return await http(f"http://127.0.0.1:{self.health_port}/readyz")
+
     async def wait_ready(self, *, timeout_s: float = 15) -> None:
         await wait_http(f"http://127.0.0.1:{self.health_port}/readyz", timeout_s=timeout_s)
+
+
+def _parent_of(entry: Path) -> int:
+    """0 for a process that has ended meanwhile."""
+    try:
+        return int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
 
 
 async def http(url: str) -> tuple[int, str]:

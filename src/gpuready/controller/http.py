@@ -57,7 +57,8 @@ def listen(host: str, port: int) -> socket.socket | None:
     if port == 0:
         return None
     try:
-        return socket.create_server((host, port), backlog=128)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=128)
     except OSError as exc:
         raise UsageError(
             f"cannot listen on {host}:{port}",

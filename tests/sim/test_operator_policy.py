@@ -33,12 +33,13 @@ from tests.sim.operator_cluster import (
     writes,
 )
 
-from gpuready_sim.client import DAEMON_SETS, NODES, ApiStatus
+from gpuready_sim.client import DAEMON_SETS, NODES, ApiStatus, Resource
 from gpuready_sim.cluster.handle import Cluster
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 DRIVER = "nvidia-driver-daemonset"
+ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role")
 CHART_POLICY = Path(__file__).parents[1] / "data/chart-policy.yaml"
 SPEC = """
 nodes:
@@ -54,9 +55,14 @@ async def cluster(state_home: Path) -> AsyncIterator[Cluster]:
 
 
 def chart_policy() -> dict[str, Any]:
-    """As the chart writes it, with the one line that makes it ours."""
+    """As the chart writes it, with the one line that makes it ours.
+
+    What there is no program of ours for would run as NVIDIA's image, which no simulated node can.
+    """
     obj = yaml.safe_load(CHART_POLICY.read_text())
     obj["spec"]["gpuready"] = {"images": "own"}
+    for block in ("toolkit", "dcgmExporter", "migManager"):
+        obj["spec"][block]["enabled"] = False
     return obj
 
 
@@ -71,8 +77,8 @@ async def test_a_policy_written_by_the_original_chart_becomes_ready_with_own_ima
     rows = {row["name"]: (row["state"], row["flavour"]) for row in policy_["status"]["operands"]}
     assert rows["driver"] == ("ready", "original")
     assert rows["device-plugin"] == rows["gpu-feature-discovery"] == ("ready", "own")
-    assert rows["toolkit"][0] == "notImplemented"
-    assert "toolkit" in condition(policy_, "NotImplemented")["message"]
+    assert rows["toolkit"] == ("disabled", "original")
+    assert "driver-upgrade" in condition(policy_, "NotImplemented")["message"]
 
 
 async def test_a_contradiction_is_named_and_what_runs_is_left_alone_until_it_is_corrected(cluster):
@@ -168,21 +174,24 @@ async def test_an_operand_that_is_switched_off_goes_and_comes_back(cluster):
     assert await operand_pods(cluster, "node-agent") == agents
 
 
-async def test_an_image_that_we_do_not_run_is_refused_with_the_way_out_and_stops_nothing(cluster):
-    pods = await operand_pods(cluster)
-
+async def test_an_image_of_the_originals_takes_the_place_of_ours_and_is_as_ready_as_its_pods(cluster):
+    """No simulated node runs NVIDIA's programs: their pods say so, the policy how many are missing."""
     await edit(cluster, {"gpuready": {"images": "asNamed"}})
-    refused = await error(cluster, "OperandRefused", "spec.gpuready.images: own")
+    told = await error(cluster, "OperandNotReady", f"device-plugin: {PLUGIN}: ", "pods ready")
 
-    row = operand(refused, "device-plugin")
-    assert row["reason"] == "OriginalImageUnsupported"
-    assert "registry.example.org/nvidia/k8s-device-plugin:v0.19.3" in row["message"]
-    assert await operand_pods(cluster) == pods
-    assert await cluster.allocatable("l4") == 2
+    row = operand(told, "device-plugin")
+    assert (row["flavour"], row["reason"], row["desired"]) == ("original", "PodsNotReady", 2)
+    plugin = await cluster.client.get(DAEMON_SETS, PLUGIN, NAMESPACE)
+    pod = plugin["spec"]["template"]["spec"]
+    assert pod["containers"][0]["image"] == "registry.example.org/nvidia/k8s-device-plugin:v0.19.3"
+    await cluster.wait(DAEMON_SETS, "nvidia-operator-validator", NAMESPACE)
+    role = await cluster.client.get(ROLES, "nvidia-operator-validator", NAMESPACE)
+    assert role["metadata"]["ownerReferences"][0]["name"] == POLICY
 
     await edit(cluster, {"gpuready": {"images": "own"}})
     await ready(cluster)
-    assert await operand_pods(cluster) == pods
+    await cluster.wait_gone(DAEMON_SETS, "nvidia-operator-validator", NAMESPACE)
+    assert await cluster.allocatable("l4") == 2
 
 
 async def test_a_driver_that_is_switched_off_goes_as_a_daemonset_and_comes_back(cluster):

@@ -63,15 +63,15 @@ async def doctor(cluster: Cluster) -> Report:
         return report_of(await snapshot.gather(client))
 
 
-async def test_a_device_plugin_that_we_do_not_run_is_said_everywhere(cluster: Cluster) -> None:
-    named = {"repository": "example.org/nvidia", "image": "k8s-device-plugin", "version": "v0.17.0"}
-    await cluster.apply(policy(devicePlugin=named), POD)
+async def test_a_device_plugin_that_would_not_start_is_said_everywhere(cluster: Cluster) -> None:
+    wrong = [{"name": "MIG_STRATEGY", "value": "banana"}]
+    await cluster.apply(policy(devicePlugin={"env": wrong}), POD)
 
-    told = await error(cluster, "OperandRefused", "example.org/nvidia/k8s-device-plugin:v0.17.0")
+    told = await error(cluster, "OperandRefused", "MIG_STRATEGY=banana")
     await cluster.wait(
         NODES,
         "a100",
-        until=lambda node: condition(node, "GPUReady").get("reason") == "OriginalImageUnsupported",
+        until=lambda node: condition(node, "GPUReady").get("reason") == "EnvInvalid",
     )
     told = await cluster.wait(
         POLICIES,
@@ -86,11 +86,11 @@ async def test_a_device_plugin_that_we_do_not_run_is_said_everywhere(cluster: Cl
         "node/a100",
         "pod/default/train",
     ]
-    assert all("spec.gpuready.images: own" in finding.next_step for finding in report.findings)
+    assert all("correct the value" in finding.next_step for finding in report.findings)
 
 
-async def test_what_was_refused_runs_once_the_policy_lets_us(cluster: Cluster) -> None:
-    await edit(cluster, {"gpuready": {"images": "own"}})
+async def test_what_was_refused_runs_once_its_settings_are_right(cluster: Cluster) -> None:
+    await edit(cluster, {"devicePlugin": {"env": None}})
 
     await ready(cluster)
     await cluster.wait(PODS, "train", "default", until=lambda pod: pod["status"].get("phase") == "Running")

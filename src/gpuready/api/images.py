@@ -62,15 +62,20 @@ RELEASES: dict[str, Release] = {
 }
 
 
-def named_image(policy: ClusterPolicy, component: str) -> str | None:
-    """The reference that the policy names for a component; None when it names none, so ours runs.
+def is_named(policy: ClusterPolicy, component: str) -> bool:
+    """Does the policy say whose image a component is?
 
     component  its path under spec: "devicePlugin", "driver.manager"
     """
     asked = block_of(policy, component)
-    if not asked.repository and not asked.image:
+    return bool(asked.repository or asked.image)
+
+
+def named_image(policy: ClusterPolicy, component: str) -> str | None:
+    """The reference that the policy names for a component; None when it names none, so ours runs."""
+    if not is_named(policy, component):
         return None
-    return _reference(asked, RELEASES[component])
+    return _reference(block_of(policy, component), RELEASES[component])
 
 
 def external_image(policy: ClusterPolicy, component: str, env: Mapping[str, str] | None = None) -> str:

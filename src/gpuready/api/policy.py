@@ -169,10 +169,15 @@ _WITHOUT_EFFECT = {
 def without_effect(policy: ClusterPolicy) -> list[str]:
     """ "spec.cdi.default: deprecated, …" for each setting that differs from its default and does nothing."""
     given = msgspec.to_builtins(policy.spec)
-    return [f"spec.{path}: {why}" for path, why in _WITHOUT_EFFECT.items() if _says_something(given, path)]
+    return [f"spec.{path}: {why}" for path, why in _WITHOUT_EFFECT.items() if _is_given(given, path)]
 
 
-def _says_something(given: Any, path: str) -> bool:
+def says_something(policy: ClusterPolicy, path: str) -> bool:
+    """Does the field at `path` below spec ("toolkit.args") differ from what its absence means?"""
+    return _is_given(msgspec.to_builtins(policy.spec), path)
+
+
+def _is_given(given: Any, path: str) -> bool:
     for name in path.split("."):
         given = given.get(name) if isinstance(given, Mapping) else None
     return _is_set(given)

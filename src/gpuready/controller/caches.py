@@ -18,11 +18,17 @@ from gpuready.kube.trimmed import Node, Pod, decode_node, decode_pod
 # The kinds our manifests use: hand edits on them are seen, and what is no longer wanted is found.
 OWNED_KINDS: tuple[Resource, ...] = (
     resources.SERVICE_ACCOUNTS,
+    resources.ROLES,
+    resources.ROLE_BINDINGS,
     resources.CLUSTER_ROLES,
     resources.CLUSTER_ROLE_BINDINGS,
     resources.CONFIGMAPS,
+    resources.SERVICES,
+    resources.RUNTIME_CLASSES,
     resources.DAEMONSETS,
 )
+# And one that exists where Prometheus' operator is installed only.
+SERVICE_MONITORS_CRD = f"{resources.SERVICE_MONITORS.plural}.{resources.SERVICE_MONITORS.group}"
 
 AGENT, DRIVER = "node-agent", "driver"
 _BY_NODE = "operand/node"
@@ -68,6 +74,8 @@ def _decode_own_node(raw: bytes) -> Node:
 class Caches:
     """One watch per kind; `owned` is keyed by kind ("DaemonSet").
 
+    service_monitor_crd   empty while the API server knows no ServiceMonitors; they are watched only then
+
     own_pods   the node agent's and the driver's: the two whose absence their node cannot explain itself
     """
 
@@ -78,18 +86,19 @@ class Caches:
     own_pods: WatchCache[Pod]
     configmaps: WatchCache[dict[str, Any]]
     owned: Mapping[str, WatchCache[dict[str, Any]]]
+    service_monitors: WatchCache[dict[str, Any]]
+    service_monitor_crd: WatchCache[dict[str, Any]]
 
     @classmethod
     def of(cls, client: KubeClient, namespace: str) -> Caches:
-        owned = {
-            kind.kind: WatchCache[dict[str, Any]](
+        def owned_of(kind: Resource) -> WatchCache[dict[str, Any]]:
+            return WatchCache(
                 client,
                 kind,
                 namespace=namespace if kind.namespaced else None,
                 label_selector=names.OPERAND_LABEL,
             )
-            for kind in OWNED_KINDS
-        }
+
         own_pods = WatchCache(
             client,
             resources.PODS,
@@ -105,22 +114,40 @@ class Caches:
             gpu_nodes=WatchCache(client, resources.GPU_NODES, decode=decode_gpunode),
             own_pods=own_pods,
             configmaps=WatchCache(client, resources.CONFIGMAPS, namespace=namespace),
-            owned=owned,
+            owned={kind.kind: owned_of(kind) for kind in OWNED_KINDS},
+            service_monitors=owned_of(resources.SERVICE_MONITORS),
+            service_monitor_crd=WatchCache(
+                client, resources.CRDS, field_selector=f"metadata.name={SERVICE_MONITORS_CRD}"
+            ),
         )
 
     @property
     def all(self) -> list[WatchCache[Any]]:
         first: list[WatchCache[Any]] = [self.policies, self.nodes, self.gpu_nodes]
-        return [*first, self.own_pods, self.configmaps, *self.owned.values()]
+        return [*first, self.own_pods, self.configmaps, *self.owned.values(), self.service_monitor_crd]
+
+    @property
+    def serves_service_monitors(self) -> bool:
+        return len(self.service_monitor_crd) > 0
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             for cache in self.all:
                 group.create_task(cache.run(), name=f"watch {cache.resource.plural}")
+            group.create_task(self._watch_service_monitors(), name="watch servicemonitors")
+
+    async def _watch_service_monitors(self) -> None:
+        """Once they are served: before that, each look would only be refused."""
+        served = asyncio.Event()
+        self.service_monitor_crd.add_handler(lambda old, new: served.set() if new else None)
+        await served.wait()
+        await self.service_monitors.run()
 
     async def wait_synced(self) -> None:
         for cache in self.all:
             await cache.wait_synced()
+        if self.serves_service_monitors:
+            await self.service_monitors.wait_synced()
 
     @property
     def synced(self) -> bool:
@@ -133,4 +160,10 @@ class Caches:
         return self.own_pods.by_index(_BY_NODE, f"{DRIVER}/{node}")
 
     def find_owned(self, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
-        return self.owned[kind].get(f"{namespace}/{name}" if namespace else name)
+        cache = self.service_monitors if kind == resources.SERVICE_MONITORS.kind else self.owned[kind]
+        return cache.get(f"{namespace}/{name}" if namespace else name)
+
+    def all_owned(self) -> list[dict[str, Any]]:
+        """Every object of ours, in the order of the kinds."""
+        found = [obj for kind in OWNED_KINDS for obj in self.owned[kind.kind].values()]
+        return [*found, *(self.service_monitors.values() if self.serves_service_monitors else ())]

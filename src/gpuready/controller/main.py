@@ -83,7 +83,7 @@ async def _operate(
     uninstaller = Uninstaller(client, caches, events, patience_s=_number(env, PATIENCE_ENV, PATIENCE_S))
     silence_s = _number(env, SILENCE_ENV, SILENCE_S)
     nodes = NodesLoop(client, caches, current, uninstaller, silence_s=silence_s)
-    policy = PolicyLoop(client, caches, current, nodes, events, image)
+    policy = PolicyLoop(client, caches, current, nodes, events, image, env)
     loops = (labelling, nodes, policy)
     metrics = Metrics(client, caches, current, policy, loops)
     own.observer = client.observer

@@ -1,6 +1,7 @@
 """What the operator may do: its account, roles and bindings. Pure.
 
-Kubernetes lets nobody grant what he may not do himself, so the operator's rules hold those of the node agent.
+Kubernetes lets nobody grant what he may not do himself, so the operator's rules hold those of the node agent
+and of every original image that it may install.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import Any
 
 from gpuready import names
 from gpuready.kube import resources
+from gpuready.operands import registry
 from gpuready.operands.node_agent import manifest as node_agent
 
 Object = dict[str, Any]
@@ -17,7 +19,10 @@ OPERATOR = "gpuready-operator"
 _API = "rbac.authorization.k8s.io"
 _READ = ["get", "list", "watch"]
 _OWN = [*_READ, "create", "patch", "delete"]
-_OUR_CRDS = [f"{kind.plural}.{kind.group}" for kind in (resources.CLUSTER_POLICIES, resources.GPU_NODES)]
+_CRDS = [
+    f"{kind.plural}.{kind.group}"
+    for kind in (resources.CLUSTER_POLICIES, resources.GPU_NODES, resources.SERVICE_MONITORS)
+]
 
 
 def operator_objects(namespace: str) -> list[Object]:
@@ -29,9 +34,15 @@ def operator_objects(namespace: str) -> list[Object]:
             "kind": "ServiceAccount",
             "metadata": {"name": OPERATOR, "namespace": namespace},
         },
-        _role("ClusterRole", {"name": OPERATOR}, [*_cluster_rules(), *node_agent.RULES]),
+        _role(
+            "ClusterRole", {"name": OPERATOR}, [*_cluster_rules(), *node_agent.RULES, *_granted("in_cluster")]
+        ),
         _binding("ClusterRole", {"name": OPERATOR}, subject),
-        _role("Role", {"name": OPERATOR, "namespace": namespace}, _namespace_rules()),
+        _role(
+            "Role",
+            {"name": OPERATOR, "namespace": namespace},
+            [*_namespace_rules(), *_granted("in_namespace")],
+        ),
         _binding("Role", {"name": OPERATOR, "namespace": namespace}, subject),
     ]
 
@@ -47,17 +58,26 @@ def _cluster_rules() -> list[Object]:
         _rule("", ["events"], ["create", "patch"]),
         _rule("gpuready.dev", [names.GPU_NODES], _OWN),
         _rule(_API, ["clusterroles", "clusterrolebindings"], _OWN),
-        {**_rule("apiextensions.k8s.io", ["customresourcedefinitions"], _READ), "resourceNames": _OUR_CRDS},
+        _rule("node.k8s.io", ["runtimeclasses"], _OWN),
+        {**_rule("apiextensions.k8s.io", ["customresourcedefinitions"], _READ), "resourceNames": _CRDS},
     ]
 
 
 def _namespace_rules() -> list[Object]:
     """Its own namespace holds the operands, their accounts and settings, and the Lease of its leader."""
     return [
-        _rule("", ["configmaps", "serviceaccounts"], _OWN),
+        _rule("", ["configmaps", "serviceaccounts", "services"], _OWN),
         _rule("apps", ["daemonsets"], _OWN),
         _rule("coordination.k8s.io", ["leases"], [*_READ, "create", "update"]),
+        _rule(_API, ["roles", "rolebindings"], _OWN),
+        _rule("monitoring.coreos.com", ["servicemonitors"], _OWN),
     ]
+
+
+def _granted(where: str) -> list[Object]:
+    """The rules of the operands' accounts, each once, in the registry's order."""
+    rules = [rule for operand in registry.OPERANDS for rule in getattr(operand.access, where)]
+    return [rule for place, rule in enumerate(rules) if rule not in rules[:place]]
 
 
 def _rule(group: str, resources: Sequence[str], verbs: Sequence[str]) -> Object:

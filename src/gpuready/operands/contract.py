@@ -8,18 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
+from gpuready.api import images
 from gpuready.api.clusterpolicy import ClusterPolicy
 from gpuready.chain.verdict import Link
+from gpuready.errors import PolicyError
 
 KubeObject = dict[str, Any]
-UNSUPPORTED_IMAGE = "OriginalImageUnsupported"
+# Why an operand is refused: the policy's env would end our daemon, or its objects cannot be built as asked.
+ENV_INVALID, NOT_POSSIBLE = "EnvInvalid", "NotPossible"
+REFUSALS = (ENV_INVALID, NOT_POSSIBLE)
+
+
+class Flavour(StrEnum):
+    """Whose image runs, and so whose contract its objects keep."""
+
+    OWN = "own"
+    ORIGINAL = "original"
 
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """The facts of one node that decide which pool of a DaemonSet it belongs to."""
+    """The facts of one node that decide which pool of a DaemonSet it belongs to.
+
+    runtime   as the kubelet reports it: "containerd://1.7.24"
+    """
 
     name: str
     labels: Mapping[str, str]
@@ -36,6 +51,9 @@ class ClusterView:
     nfd_present        node-feature-discovery labels the nodes: our agent then runs on GPU nodes only
     base_driver_pool   OS tag that the DaemonSet without a suffix already serves ("" when it does not exist):
                        a second operating system must not rename it, which would restart every driver
+    configs            the namespace's ConfigMaps: name -> key -> text
+    service_monitors   the API server knows Prometheus' ServiceMonitor
+    images             the operator's environment: DRIVER_IMAGE and the like stand in for a silent policy
     """
 
     namespace: str
@@ -43,6 +61,12 @@ class ClusterView:
     gpu_nodes: tuple[NodeFacts, ...] = ()
     nfd_present: bool = False
     base_driver_pool: str = ""
+    configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    service_monitors: bool = False
+    images: Mapping[str, str] = field(default_factory=dict)
+
+
+Objects = Callable[[ClusterPolicy, ClusterView], list[KubeObject]]
 
 
 @dataclass(frozen=True)
@@ -53,56 +77,83 @@ class Refusal:
     message: str
     next_step: str
 
+    @classmethod
+    def of(cls, error: PolicyError) -> Refusal:
+        said = f"{error.what} ({error.why})" if error.why else error.what
+        return cls(NOT_POSSIBLE, said, error.next_step or "correct the policy")
+
     def to_json(self) -> KubeObject:
         return {"reason": self.reason, "message": self.message, "nextStep": self.next_step}
 
 
 @dataclass(frozen=True)
+class Access:
+    """RBAC rules of an operand's account: in the operator's namespace, and in the whole cluster."""
+
+    in_namespace: tuple[KubeObject, ...] = ()
+    in_cluster: tuple[KubeObject, ...] = ()
+
+
+@dataclass(frozen=True)
 class Operand:
-    """One component that a policy installs.
+    """One component that a policy installs, with our image or with the original's.
 
     name          as in `status.operands[].name`
-    deploy_label  node label that says where it runs; its value there is "true"
+    deploy_label  node label that says where it runs; its value there is "true"; "" = it runs on no node
     link          the link of the chain that is whole when the operand does its job on a node
-    waits_for     links whose gates its daemon waits for
     enabled       does the policy want it?
-    image         (policy) -> the image that the policy names for it, None when it names none
-    runs_named_image   True where the named image is deployed as it is (the driver)
-    check         (policy) -> why its daemon would refuse to start with these settings, None when it would not
-    objects       (policy, view) -> Kubernetes objects; pure. An operand without objects of its own is done
-                  by the node agent.
+    component     block under spec that says which image ("devicePlugin"); "" = it has none
+    own           its objects with our image; None while we have no program for it. No objects at all where
+                  the node agent does the job.
+    original      its objects with the image that the policy names
+    external      its image only exists outside: what the policy leaves open comes from the release table
+    waits_for     links whose gates its daemon waits for
+    access        what the account of the original's image may do
+    check         (policy) -> why our daemon would refuse to start with these settings
+    no_effect     flavour -> path under spec -> why that field does nothing
     """
 
     name: str
     deploy_label: str
     link: Link | None
     enabled: Callable[[ClusterPolicy], bool]
-    objects: Callable[[ClusterPolicy, ClusterView], list[KubeObject]]
-    image: Callable[[ClusterPolicy], str | None] = field(default=lambda policy: None)
+    component: str = ""
+    own: Objects | None = None
+    original: Objects | None = None
+    external: bool = False
     waits_for: tuple[Link, ...] = ()
-    runs_named_image: bool = False
+    access: Access = field(default_factory=Access)
     check: Callable[[ClusterPolicy], Refusal | None] = field(default=lambda policy: None)
+    no_effect: Mapping[Flavour, Mapping[str, str]] = field(default_factory=dict)
+
+    def flavour(self, policy: ClusterPolicy) -> Flavour | None:
+        """Whose objects run; None when we have no program for it and the policy names no image.
+
+        An image is named when `repository` or `image` is set. `spec.gpuready.images: own` runs ours wherever
+        there is one.
+        """
+        if self.own is not None and (self.original is None or not self._is_named(policy)):
+            return Flavour.OWN
+        if self.original is not None and (self.external or images.is_named(policy, self.component)):
+            return Flavour.ORIGINAL
+        return None
+
+    def objects(self, policy: ClusterPolicy, view: ClusterView) -> list[KubeObject]:
+        """What should exist of it; nothing where nobody's image can run."""
+        builder = {Flavour.OWN: self.own, Flavour.ORIGINAL: self.original, None: None}[self.flavour(policy)]
+        return builder(policy, view) if builder else []
 
     def refusal(self, policy: ClusterPolicy) -> Refusal | None:
-        """Why we cannot run it as the policy asks: an image or settings that our program does not take."""
-        return self._image_refusal(policy) or self.check(policy)
+        """Why we cannot run it as the policy asks: settings that our program does not take."""
+        return self.check(policy) if self.flavour(policy) is Flavour.OWN else None
 
-    def _image_refusal(self, policy: ClusterPolicy) -> Refusal | None:
-        if self.runs_named_image or policy.spec.gpuready.images == "own":
-            return None
-        image = self.image(policy)
-        if image is None:
-            return None
-        return Refusal(
-            UNSUPPORTED_IMAGE,
-            f"the policy names the image {image} for {self.name}, which this version does not run",
-            "set spec.gpuready.images: own, or leave repository and image of this operand empty",
-        )
+    def _is_named(self, policy: ClusterPolicy) -> bool:
+        return policy.spec.gpuready.images != "own" and images.is_named(policy, self.component)
 
 
 @dataclass(frozen=True)
 class PlannedOperand:
-    """An operand of the original that has no code here yet: listed in the status, never silently ignored."""
+    """A task of the original that has no code here yet: listed in the status, never silently ignored."""
 
     name: str
     enabled: Callable[[ClusterPolicy], bool]

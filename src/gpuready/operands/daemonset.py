@@ -60,7 +60,13 @@ class HostMount:
 
 @dataclass(frozen=True)
 class DaemonSetShape:
-    """The parts in which our DaemonSets differ."""
+    """The parts in which our DaemonSets differ.
+
+    selector         labels beside `app` by which the DaemonSet finds its pods
+    annotations      of the DaemonSet; pod_annotations: of its pods
+    mounts_token     None leaves it to the account
+    spec             further fields of the pod under their API names
+    """
 
     name: str
     operand: str
@@ -75,7 +81,11 @@ class DaemonSetShape:
     affinity: KubeObject | None = None
     on_delete: bool = False
     grace_period_s: int | None = None
-    mounts_token: bool = False
+    mounts_token: bool | None = False
+    selector: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    pod_annotations: Mapping[str, str] = field(default_factory=dict)
+    spec: Mapping[str, object] = field(default_factory=dict)
 
 
 def daemonset(shape: DaemonSetShape, policy: ClusterPolicy, view: ClusterView) -> KubeObject:
@@ -84,17 +94,19 @@ def daemonset(shape: DaemonSetShape, policy: ClusterPolicy, view: ClusterView) -
     Source: gpu-operator v26.3.3, controllers/object_controls.go:728 (order and meaning of the transforms).
     """
     block = policy.spec.daemonsets
-    selector = {"app": shape.name}
+    selector = {"app": shape.name, **shape.selector}
     template_labels = {**selector, names.OPERAND_LABEL: shape.operand, **shape.labels}
     extra_labels = {k: v for k, v in block.labels.items() if _is_free(k) and k not in template_labels}
     pod: KubeObject = {
         "serviceAccountName": shape.service_account,
-        "automountServiceAccountToken": shape.mounts_token,
         "priorityClassName": block.priority_class_name or "system-node-critical",
         "nodeSelector": dict(shape.node_selector),
         "tolerations": _tolerations(shape, policy),
         "containers": list(shape.containers),
+        **shape.spec,
     }
+    if shape.mounts_token is not None:
+        pod["automountServiceAccountToken"] = shape.mounts_token
     if shape.init_containers:
         pod["initContainers"] = list(shape.init_containers)
     if shape.volumes:
@@ -108,8 +120,8 @@ def daemonset(shape: DaemonSetShape, policy: ClusterPolicy, view: ClusterView) -
     if block.pod_security_context:
         pod["securityContext"] = block.pod_security_context
     template: KubeObject = {"metadata": {"labels": {**template_labels, **extra_labels}}, "spec": pod}
-    if block.annotations:
-        template["metadata"]["annotations"] = dict(block.annotations)
+    if annotations := {**shape.pod_annotations, **block.annotations}:
+        template["metadata"]["annotations"] = annotations
     return {
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
@@ -178,8 +190,8 @@ def _metadata(shape: DaemonSetShape, policy: ClusterPolicy, view: ClusterView) -
     block = policy.spec.daemonsets
     labels = {"app": shape.name, names.OPERAND_LABEL: shape.operand, **shape.labels, **block.labels}
     metadata: KubeObject = {"name": shape.name, "namespace": view.namespace, "labels": labels}
-    if block.annotations:
-        metadata["annotations"] = dict(block.annotations)
+    if annotations := {**shape.annotations, **block.annotations}:
+        metadata["annotations"] = annotations
     return metadata
 
 

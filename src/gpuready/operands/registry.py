@@ -6,32 +6,71 @@ moment it takes to clean up.
 
 from __future__ import annotations
 
-from gpuready.operands.contract import Operand, PlannedOperand
+from collections.abc import Callable
+from dataclasses import replace
+
+from gpuready.api.clusterpolicy import ClusterPolicy
+from gpuready.api.policy import says_something, without_effect
+from gpuready.operands.contract import Flavour, Operand, PlannedOperand
+from gpuready.operands.dcgm.operand import OPERAND as DCGM
 from gpuready.operands.device_plugin.operand import OPERAND as DEVICE_PLUGIN
 from gpuready.operands.driver.operand import OPERAND as DRIVER
-from gpuready.operands.feature_labels.operand import OPERAND as FEATURE_LABELS
+from gpuready.operands.exporter.operand import OPERAND as EXPORTER
+from gpuready.operands.gfd.operand import OPERAND as FEATURE_DISCOVERY
+from gpuready.operands.mig.operand import OPERAND as MIG_MANAGER
+from gpuready.operands.mps.operand import OPERAND as MPS
+from gpuready.operands.node_status_exporter.operand import OPERAND as NODE_STATUS_EXPORTER
+from gpuready.operands.operator_metrics.operand import OPERAND as OPERATOR_METRICS
+from gpuready.operands.runtime_classes.operand import OPERAND as RUNTIME_CLASSES
+from gpuready.operands.toolkit.operand import OPERAND as TOOLKIT
+from gpuready.operands.validator.operand import OPERAND as VALIDATOR
+
+
+def _runs_original(*operands: Operand) -> Callable[[ClusterPolicy], bool]:
+    return lambda policy: any(
+        each.enabled(policy) and each.flavour(policy) is Flavour.ORIGINAL for each in operands
+    )
+
+
+# Their pods wait for the gate toolkit-ready, which only NVIDIA's validator opens.
+_WAITING = (TOOLKIT, DEVICE_PLUGIN, DCGM, EXPORTER, FEATURE_DISCOVERY, MIG_MANAGER)
 
 OPERANDS: tuple[Operand, ...] = (
+    RUNTIME_CLASSES,
+    OPERATOR_METRICS,
     DRIVER,
+    TOOLKIT,
+    replace(VALIDATOR, enabled=lambda policy: VALIDATOR.enabled(policy) or _runs_original(*_WAITING)(policy)),
     DEVICE_PLUGIN,
-    FEATURE_LABELS,
+    # NVIDIA's MPS daemon serves NVIDIA's device plugin and no other.
+    replace(MPS, enabled=_runs_original(DEVICE_PLUGIN)),
+    DCGM,
+    EXPORTER,
+    FEATURE_DISCOVERY,
+    MIG_MANAGER,
+    NODE_STATUS_EXPORTER,
 )
 
-# Enabled in most policies, without code here yet; `status.operands[]` says so for each.
+# Without code here yet; `status.operands[]` says so for each that the policy enables.
 NOT_IMPLEMENTED: tuple[PlannedOperand, ...] = (
     PlannedOperand(
         "driver-upgrade",
         lambda policy: policy.spec.driver.enabled and policy.spec.driver.upgrade_policy.auto_upgrade,
     ),
-    PlannedOperand("toolkit", lambda policy: policy.spec.toolkit.enabled),
-    PlannedOperand("dcgm", lambda policy: policy.spec.dcgm.enabled),
-    PlannedOperand("dcgm-exporter", lambda policy: policy.spec.dcgm_exporter.enabled),
-    PlannedOperand("mig-manager", lambda policy: policy.spec.mig_manager.enabled),
-    PlannedOperand("node-status-exporter", lambda policy: policy.spec.node_status_exporter.enabled),
-    PlannedOperand("gds", lambda policy: policy.spec.gds.enabled),
-    PlannedOperand("gdrcopy", lambda policy: policy.spec.gdrcopy.enabled),
-    PlannedOperand(
-        "sandbox-workloads",
-        lambda policy: policy.spec.sandbox_workloads.enabled,
-    ),
+    PlannedOperand("sandbox-workloads", lambda policy: policy.spec.sandbox_workloads.enabled),
 )
+
+
+def fields_without_effect(policy: ClusterPolicy) -> list[str]:
+    """ "spec.toolkit.args: ignored as in the original" for each field that is set and does nothing.
+
+    Depends on whose images run: ours and the original's take different settings.
+    """
+    found = without_effect(policy)
+    for operand in OPERANDS:
+        flavour = operand.flavour(policy)
+        if flavour is None or not operand.enabled(policy):
+            continue
+        rows = operand.no_effect.get(flavour, {})
+        found += [f"spec.{path}: {why}" for path, why in rows.items() if says_something(policy, path)]
+    return found

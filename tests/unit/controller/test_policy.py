@@ -109,7 +109,7 @@ def test_the_policy_owns_its_objects_but_not_the_node_agents():
 def test_policies_that_wait_own_the_objects_too_so_that_they_outlive_the_first():
     active = read(raw())
     plan = plan_of(active, active.policy, view(), [raw("next")])
-    for obj in plan.operands[1].objects:
+    for obj in (obj for each in plan.operands for obj in each.objects):
         owners = [(ref["name"], ref["controller"]) for ref in obj["metadata"]["ownerReferences"]]
         assert owners == [("cluster-policy", True), ("next", False)]
 
@@ -193,38 +193,108 @@ def test_an_env_that_would_end_the_plugin_is_refused_before_it_replaces_what_run
     assert "single" in refused.message, "and what is allowed"
 
 
-def test_a_named_image_is_not_run_and_the_way_out_is_said():
-    named = {"repository": "example.org/nvidia", "image": "k8s-device-plugin", "version": "v0.17.0"}
-    plan = planned(devicePlugin=named)
-    assert "nvidia-device-plugin-daemonset" not in daemonsets(plan)
-    status = status_of(read(raw()), plan, Observed([], {}), "gpu-operator", NOW)
-    row = next(row for row in status["operands"] if row["name"] == "device-plugin")
-    assert row["reason"] == "OriginalImageUnsupported"
-    assert "spec.gpuready.images: own" in row["message"]
+NAMED = {"repository": "example.org/nvidia", "image": "k8s-device-plugin", "version": "v0.17.0"}
+BANANA = {"env": [{"name": "MIG_STRATEGY", "value": "banana"}]}
+
+
+def test_a_named_image_runs_with_the_originals_contract():
+    plan = planned(devicePlugin=NAMED)
+    pod = daemonsets(plan)["nvidia-device-plugin-daemonset"]["spec"]["template"]["spec"]
+    assert pod["containers"][0]["image"] == "example.org/nvidia/k8s-device-plugin:v0.17.0"
+    assert pod["runtimeClassName"] == "nvidia"
+    assert pod["initContainers"][0]["name"] == "toolkit-validation"
+    assert "nvidia-operator-validator" in daemonsets(plan), "which opens the gate that it waits for"
+
+
+def test_a_policy_that_names_no_image_has_none_of_the_originals_pods():
+    assert not {"nvidia-operator-validator", "nvidia-device-plugin-mps-control-daemon"} & set(
+        daemonsets(planned())
+    )
+
+
+def test_what_has_no_program_and_no_image_is_listed_and_not_deployed():
+    plan = planned(toolkit={"enabled": True, "version": "v1.19.1"})
+    assert plan.not_implemented == ("toolkit",)
+    assert "nvidia-container-toolkit-daemonset" not in daemonsets(plan)
+
+
+def test_fields_that_do_nothing_are_named_in_a_condition():
+    spec = {"devicePlugin": {"args": ["--fail-on-init-error=false"]}, "psp": {"enabled": True}}
+    result = status(deployed(), gpu_nodes=[gpu_node()], spec=spec)
+    (condition,) = [row for row in result["conditions"] if row["type"] == "NoEffect"]
+    assert condition["status"] == "True"
+    assert "spec.devicePlugin.args: flags of NVIDIA's program" in condition["message"]
+    assert "spec.psp: deprecated" in condition["message"]
+    with_the_image = {"devicePlugin": {**NAMED, **spec["devicePlugin"]}}
+    other = status(deployed(), gpu_nodes=[gpu_node()], spec=with_the_image)
+    assert "NoEffect" not in {row["type"] for row in other["conditions"]}
+
+
+def test_an_operand_that_cannot_be_built_stops_no_other():
+    named = {"repository": "example.org", "image": "driver", "version": "570.86.10"}
+    plan = planned(driver={**named, "repoConfig": {"configMapName": "repos"}})
+    (refused,) = [each for each in plan.operands if each.refusal]
+    assert refused.operand.name == "driver"
+    assert "there is no ConfigMap gpu-operator/repos" in refused.refusal.message
+    assert "nvidia-device-plugin-daemonset" in daemonsets(plan)
+    row = next(row for row in status_of(read(raw()), plan, Observed([], {}), "n", NOW)["operands"][2:3])
+    assert (row["name"], row["reason"]) == ("driver", "NotPossible")
 
 
 def test_a_refused_operand_is_a_reason_of_its_own_and_worth_an_event():
-    named = {"repository": "example.org", "image": "plugin", "version": "v1"}
-    refused = gpu_node(plugin="broken", reason="OriginalImageUnsupported")
-    result = status(deployed(), gpu_nodes=[refused], spec={"devicePlugin": named})
+    refused = gpu_node(plugin="broken", reason="EnvInvalid")
+    result = status(deployed(), gpu_nodes=[refused], spec={"devicePlugin": BANANA})
     problem = new_problem({}, result)
     assert problem["reason"] == "OperandRefused"
-    assert "example.org/plugin:v1" in problem["message"]
+    assert "MIG_STRATEGY=banana" in problem["message"]
     assert (result["nodes"]["ready"], result["nodes"]["brokenBy"]) == (0, {"device-plugin": 1})
 
 
-def test_an_operand_whose_image_is_refused_is_left_as_it_runs():
+def test_an_operand_that_is_refused_is_left_as_it_runs():
     owned = planned().objects
-    plan = planned(devicePlugin={"repository": "example.org", "image": "plugin", "version": "v1"})
+    plan = planned(devicePlugin=BANANA)
     assert plan.refused == {"device-plugin"}
     assert surplus(owned, plan.keys, plan.refused) == []
 
 
+@pytest.mark.parametrize(
+    ("counts", "state", "reason", "said"),
+    [
+        pytest.param({"ready": 2}, "ready", "Ready", "", id="all pods are ready"),
+        pytest.param({"ready": 1}, "notReady", "PodsNotReady", "1 of 2 pods ready", id="one is not"),
+        pytest.param({"ready": 2, "updated": 1}, "notReady", "RollingOut", "1 of 2 nodes", id="one is old"),
+        pytest.param(
+            {"ready": 2, "seen": 0}, "notReady", "RollingOut", "", id="the new text is not seen yet"
+        ),
+    ],
+)
+def test_an_original_is_as_ready_as_its_pods(counts, state, reason, said):
+    active = read(raw(devicePlugin=NAMED))
+    plan = plan_of(active, active.policy, view())
+    live = {name: {**obj, "status": _counts(**counts)} for name, obj in daemonsets(plan).items()}
+    for obj in live.values():
+        obj["metadata"] = {**obj["metadata"], "generation": 1}
+    result = status_of(active, plan, Observed([deployed()], {"g1": gpu_node()}, live), "gpu-operator", NOW)
+    row = next(row for row in result["operands"] if row["name"] == "device-plugin")
+    assert (row["state"], row["reason"], row["flavour"]) == (state, reason, "original")
+    assert (row["desired"], row["ready"]) == (2, counts["ready"])
+    assert said in row["message"]
+
+
+def _counts(ready: int, updated: int = 2, seen: int = 1) -> dict[str, int]:
+    return {
+        "observedGeneration": seen,
+        "desiredNumberScheduled": 2,
+        "updatedNumberScheduled": updated,
+        "numberReady": ready,
+    }
+
+
 def test_own_images_run_whatever_the_policy_names():
-    named = {"repository": "example.org/nvidia", "image": "k8s-device-plugin", "version": "v0.17.0"}
-    assert "nvidia-device-plugin-daemonset" in daemonsets(
-        planned(devicePlugin=named, gpuready={"images": "own"})
-    )
+    found = daemonsets(planned(devicePlugin=NAMED, gpuready={"images": "own"}))
+    pod = found["nvidia-device-plugin-daemonset"]["spec"]["template"]["spec"]
+    assert pod["containers"][0]["image"] == "gpuready:test"
+    assert "nvidia-operator-validator" not in found
 
 
 def test_a_disabled_operand_is_pruned_and_the_agent_never_is():
@@ -239,7 +309,13 @@ def test_everything_goes_in_reverse_order_and_the_agent_last():
         obj["metadata"]["labels"][names.OPERAND_LABEL]
         for obj in leftovers(planned().objects, keep_agent=False)
     ]
-    assert list(dict.fromkeys(operands)) == ["device-plugin", "driver", "node-agent"]
+    assert list(dict.fromkeys(operands)) == [
+        "device-plugin",
+        "driver",
+        "operator-metrics",
+        "runtime-classes",
+        "node-agent",
+    ]
     kept = leftovers(planned().objects, keep_agent=True)
     assert all(obj["metadata"]["labels"][names.OPERAND_LABEL] != "node-agent" for obj in kept)
 
@@ -447,5 +523,5 @@ def test_conditions_keep_the_time_of_their_last_change():
 @pytest.mark.parametrize("images", ["own", "asNamed"])
 def test_the_status_says_whose_images_run(images):
     result = status(deployed(), gpu_nodes=[gpu_node()], spec={"gpuready": {"images": images}})
-    flavours = {row["name"]: row["flavour"] for row in result["operands"]}
-    assert flavours == {"driver": "original", "device-plugin": "own", "gpu-feature-discovery": "own"}
+    flavours = {row["name"]: row["flavour"] for row in result["operands"] if row["desired"]}
+    assert flavours == {"driver": "original", "device-plugin": "own"}

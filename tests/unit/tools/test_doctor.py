@@ -469,13 +469,13 @@ def test_a_policy_that_waits_for_nodes_is_explained_by_the_nodes() -> None:
     assert [finding.subject for finding in findings(seen)] == ["node/g1"]
 
 
-IMAGE = "example.org/k8s-device-plugin:v0.17.0"
+WRONG = "MIG_STRATEGY=banana"
 REFUSED = link(
     "device-plugin",
     "broken",
-    "OriginalImageUnsupported",
-    f"the policy names the image {IMAGE} for device-plugin, which this version does not run",
-    nextStep="set spec.gpuready.images: own",
+    "EnvInvalid",
+    f"spec.devicePlugin.env or spec.mig: {WRONG} (allowed are none, single, mixed)",
+    nextStep="correct the value",
 )
 
 
@@ -504,13 +504,13 @@ def test_a_refused_device_plugin_is_a_problem_of_the_policy_of_its_nodes_and_of_
         "pod/default/train",
     ]
     for finding in report.findings:
-        assert IMAGE in told(finding)
-        assert "images: own" in finding.next_step
+        assert WRONG in told(finding)
+        assert finding.next_step.startswith("correct the value")
     assert text.report_text(report).splitlines()[:4] == [
         f"FAIL  policy/cluster-policy  {REFUSED['message']}",
-        "      next  set spec.gpuready.images: own",
+        "      next  correct the value",
         f"FAIL  node/g1, node/g2  device-plugin  {REFUSED['message']}",
-        "      next  set spec.gpuready.images: own",
+        "      next  correct the value",
     ]
 
 

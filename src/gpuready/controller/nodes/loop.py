@@ -29,9 +29,9 @@ from gpuready.kube.client import KubeClient
 from gpuready.kube.errors import AlreadyExists, NotFound
 from gpuready.kube.resources import GPU_NODES
 from gpuready.kube.trimmed import Node, Pod
-from gpuready.operands.contract import Operand
+from gpuready.operands.contract import Flavour, Operand
 from gpuready.operands.device_plugin.operand import OPERAND as DEVICE_PLUGIN
-from gpuready.operands.feature_labels.operand import OPERAND as FEATURE_LABELS
+from gpuready.operands.gfd.operand import OPERAND as FEATURE_DISCOVERY
 
 WORKERS = 8
 # An agent that restarts is back within this time; only a longer silence is worth a condition.
@@ -256,15 +256,17 @@ def spec_of(
         driver_trouble=trouble,
         plugin_refusal=DEVICE_PLUGIN.refusal(policy) if DEVICE_PLUGIN.enabled(policy) else None,
         runs_plugin=_runs(DEVICE_PLUGIN, policy, labels, now.get("devicePlugin") or {}),
-        writes_feature_labels=_runs(FEATURE_LABELS, policy, labels, now.get("featureLabels") or {}),
+        writes_feature_labels=_runs(FEATURE_DISCOVERY, policy, labels, now.get("featureLabels") or {}),
     )
 
 
 def _runs(
     operand: Operand, policy: ClusterPolicy, labels: Mapping[str, str], before: Mapping[str, Any]
 ) -> bool:
-    """An image that we do not run keeps an operand from starting; one that runs is left as it is."""
+    """Settings that ours does not take keep it from starting; one that runs is left as it is."""
     if not operand.enabled(policy) or labels.get(operand.deploy_label) != "true":
+        return False
+    if operand.flavour(policy) is not Flavour.OWN:
         return False
     return operand.refusal(policy) is None or bool(before.get("enabled"))
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from gpuready import names
 from gpuready.api.clusterpolicy import ClusterPolicy
-from gpuready.controller.caches import AGENT, OWNED_KINDS, Caches, operand_of
+from gpuready.controller.caches import AGENT, Caches, operand_of
 from gpuready.controller.conditional import replacing
 from gpuready.controller.current import CurrentPolicy
 from gpuready.controller.echoes import Echoes
@@ -33,7 +33,7 @@ from gpuready.controller.policy.status import (
     new_problem,
     status_of,
 )
-from gpuready.controller.policy.view import facts_of, is_labelled_by_nfd, view_of
+from gpuready.controller.policy.view import facts_of, is_labelled_by_nfd, named_configs, view_of
 from gpuready.errors import GPUReadyError
 from gpuready.kube.apply import Applied, Applier, Change
 from gpuready.kube.client import KubeClient
@@ -64,7 +64,9 @@ class PolicyLoop(Loop):
         nodes: NodesLoop,
         events: EventRecorder,
         own_image: str,
+        images: Mapping[str, str] | None = None,
     ) -> None:
+        """images: the operator's environment, for images that the policy leaves open."""
         super().__init__("policy")
         self._client = client
         self._caches = caches
@@ -72,6 +74,7 @@ class PolicyLoop(Loop):
         self._nodes = nodes
         self._events = events
         self._own_image = own_image
+        self._images = images or {}
         self._applier = Applier(client)
         self._refusals = Refusals()
         self._written: dict[str, float] = {}
@@ -129,6 +132,9 @@ class PolicyLoop(Loop):
             namespace=namespace,
             own_image=self._own_image,
             base_driver=self._caches.find_owned("DaemonSet", namespace, BASE_NAME),
+            configs=self._caches.configmaps.values(),
+            service_monitors=self._caches.serves_service_monitors,
+            images=self._images,
         )
 
     def _observed(self, failures: Mapping[str, str]) -> Observed:
@@ -190,12 +196,12 @@ class PolicyLoop(Loop):
             await self._events.event(applied.object, NORMAL, "TakenOver", text)
 
     async def _prune(self, plan: Plan) -> dict[str, str]:
-        return await self._delete(pruning.surplus(self._all_owned(), plan.keys, plan.refused))
+        return await self._delete(pruning.surplus(self._caches.all_owned(), plan.keys, plan.refused))
 
     async def _remove_everything(self) -> None:
         """No policy: the operands' objects at once, the node agent when every node is clean."""
         keep_agent = not self._nodes.uninstaller.is_clean()
-        failures = await self._delete(pruning.leftovers(self._all_owned(), keep_agent=keep_agent))
+        failures = await self._delete(pruning.leftovers(self._caches.all_owned(), keep_agent=keep_agent))
         if failures:
             raise GPUReadyError("objects of ours could not be deleted", why="; ".join(failures.values()))
 
@@ -218,9 +224,6 @@ class PolicyLoop(Loop):
             self._echoes.wrote(uid, uid)
             self._log.info("object deleted", kind=kind, name=name, reason="no longer wanted")
         return failures
-
-    def _all_owned(self) -> list[Mapping[str, Any]]:
-        return [obj for kind in OWNED_KINDS for obj in self._caches.owned[kind.kind].values()]
 
     # --- report ------------------------------------------------------------------------------------------
 
@@ -268,11 +271,19 @@ class PolicyLoop(Loop):
         caches.nodes.add_handler(self._on_node)
         caches.gpu_nodes.add_handler(self._on_gpu_node)
         caches.own_pods.add_handler(lambda old, new: self._wake())
-        for cache in caches.owned.values():
+        for cache in (*caches.owned.values(), caches.service_monitors, caches.service_monitor_crd):
             cache.add_handler(lambda old, new: self._wake())
+        caches.configmaps.add_handler(self._on_config)
 
     def _wake(self) -> None:
         self.queue.add_after(KEY, max(0.0, self._rested_at - time.monotonic()))
+
+    def _on_config(self, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
+        """Files that the policy names become mounts, and some renew the pods that cannot read them anew."""
+        policy = self._current.effective
+        name = ((new or old) or {}).get("metadata", {}).get("name", "")
+        if policy is not None and name in named_configs(policy):
+            self._wake()
 
     def _on_node(self, old: Node | None, new: Node | None) -> None:
         if old is None or new is None or _matters(old, new):

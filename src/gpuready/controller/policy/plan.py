@@ -13,8 +13,9 @@ from typing import Any
 from gpuready import names
 from gpuready.api.clusterpolicy import ClusterPolicy
 from gpuready.controller.policy.active import ActivePolicy
+from gpuready.errors import PolicyError
 from gpuready.operands import registry, site
-from gpuready.operands.contract import ClusterView, KubeObject, Operand, Refusal
+from gpuready.operands.contract import ClusterView, Flavour, KubeObject, Operand, Refusal
 from gpuready.operands.node_agent import manifest as node_agent
 
 Key = tuple[str, str, str]  # kind, namespace, name
@@ -22,19 +23,27 @@ Key = tuple[str, str, str]  # kind, namespace, name
 
 @dataclass(frozen=True)
 class OperandPlan:
+    """flavour: whose objects; None for one that is switched off."""
+
     operand: Operand
     enabled: bool
+    flavour: Flavour | None = None
     objects: tuple[KubeObject, ...] = ()
     refusal: Refusal | None = None
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Node agent first, then the operands in the registry's order."""
+    """Node agent first, then the operands in the registry's order.
+
+    not_implemented   what the policy enables and nobody's program here does
+    without_effect    "spec.psp: deprecated, …": fields that say something and change nothing
+    """
 
     agent: tuple[KubeObject, ...]
     operands: tuple[OperandPlan, ...]
     not_implemented: tuple[str, ...]
+    without_effect: tuple[str, ...] = ()
 
     @property
     def objects(self) -> list[KubeObject]:
@@ -67,9 +76,12 @@ def plan_of(
     return Plan(
         agent=tuple(agent),
         operands=tuple(
-            _operand_plan(operand, active.name, owners, policy, view) for operand in registry.OPERANDS
+            _operand_plan(operand, active.name, owners, policy, view)
+            for operand in registry.OPERANDS
+            if not _is_nobodys(operand, policy)
         ),
-        not_implemented=tuple(p.name for p in registry.NOT_IMPLEMENTED if p.enabled(policy)),
+        not_implemented=tuple(_not_implemented(policy)),
+        without_effect=tuple(registry.fields_without_effect(policy)),
     )
 
 
@@ -78,17 +90,30 @@ def key_of(obj: Mapping[str, Any]) -> Key:
     return obj["kind"], metadata.get("namespace", ""), metadata["name"]
 
 
+def _is_nobodys(operand: Operand, policy: ClusterPolicy) -> bool:
+    """Wanted, but we have no program for it and the policy names no image."""
+    return operand.enabled(policy) and operand.flavour(policy) is None
+
+
+def _not_implemented(policy: ClusterPolicy) -> list[str]:
+    operands = [operand.name for operand in registry.OPERANDS if _is_nobodys(operand, policy)]
+    return operands + [planned.name for planned in registry.NOT_IMPLEMENTED if planned.enabled(policy)]
+
+
 def _operand_plan(
     operand: Operand, name: str, owners: list[KubeObject], policy: ClusterPolicy, view: ClusterView
 ) -> OperandPlan:
     if not operand.enabled(policy):
         return OperandPlan(operand, enabled=False)
+    flavour = operand.flavour(policy)
     if refusal := operand.refusal(policy):
-        return OperandPlan(operand, enabled=True, refusal=refusal)
-    objects = [
-        _marked(site.fitted(obj, policy), operand.name, name) for obj in operand.objects(policy, view)
-    ]
-    return OperandPlan(operand, enabled=True, objects=tuple(_owned(obj, owners) for obj in objects))
+        return OperandPlan(operand, enabled=True, flavour=flavour, refusal=refusal)
+    try:
+        built = operand.objects(policy, view)
+    except PolicyError as exc:  # this one only: the others are built all the same
+        return OperandPlan(operand, enabled=True, flavour=flavour, refusal=Refusal.of(exc))
+    objects = [_marked(site.fitted(obj, policy), operand.name, name) for obj in built]
+    return OperandPlan(operand, True, flavour, tuple(_owned(obj, owners) for obj in objects))
 
 
 def _marked(obj: KubeObject, operand: str, policy_name: str) -> KubeObject:

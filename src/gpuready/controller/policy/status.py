@@ -17,7 +17,7 @@ from gpuready.chain.wording import counted
 from gpuready.controller.nodes.summary import GPUNodeSummary
 from gpuready.controller.policy.active import ActivePolicy
 from gpuready.controller.policy.plan import OperandPlan, Plan
-from gpuready.operands.contract import UNSUPPORTED_IMAGE
+from gpuready.operands.contract import REFUSALS, Flavour, Refusal
 
 READY, NOT_READY, IGNORED = "ready", "notReady", "ignored"
 NOT_IMPLEMENTED = "notImplemented"  # of an operand
@@ -62,7 +62,7 @@ def status_of(active: ActivePolicy, plan: Plan | None, seen: Observed, namespace
     operands = [_operand_row(each, seen) for each in plan.operands] if plan else []
     operands += [_not_implemented_row(name) for name in (plan.not_implemented if plan else ())]
     ready, error = _conditions(active, operands, seen)
-    conditions = [ready, error, *_not_implemented_condition(plan)]
+    conditions = [ready, error, *_not_implemented_condition(plan), *_no_effect_condition(plan)]
     for condition in conditions:
         condition["observedGeneration"] = active.generation
         condition["lastTransitionTime"] = now
@@ -141,15 +141,16 @@ def _operand_row(plan: OperandPlan, seen: Observed) -> Row:
     """A refused operand counts its nodes too: one that ran before the refusal still does."""
     operand = plan.operand
     row: Row = {"name": operand.name, "enabled": plan.enabled, "desired": 0, "ready": 0}
-    row["flavour"] = "original" if operand.runs_named_image else "own"
+    row["flavour"] = str(_flavour(plan))
     if not plan.enabled:
         return {**row, "state": "disabled", "reason": "Disabled", "message": ""}
+    if _reports_to_nobody(plan):
+        return _row_by_pods(plan, row, seen)
     members = [node for node in seen.nodes if node.labels.get(operand.deploy_label) == "true"]
     waiting = [node for node in members if not _is_ready(plan, node, seen)]
     row.update(desired=len(members), ready=len(members) - len(waiting))
     if plan.refusal:
-        text = f"{plan.refusal.message}; next: {plan.refusal.next_step}"
-        return {**row, "state": NOT_READY, "reason": plan.refusal.reason, "message": text}
+        return {**row, "state": NOT_READY, "reason": plan.refusal.reason, "message": _told(plan.refusal)}
     if failure := _failure(plan, seen):
         return {**row, "state": NOT_READY, "reason": "ApplyFailed", "message": failure}
     if missing := _missing(plan, members, seen):
@@ -161,6 +162,12 @@ def _operand_row(plan: OperandPlan, seen: Observed) -> Row:
         return {**row, "state": READY, "reason": reason, "message": message}
     reason, message = _why_not(plan, waiting, seen)
     return {**row, "state": NOT_READY, "reason": reason, "message": message}
+
+
+def _flavour(plan: OperandPlan) -> Flavour:
+    """The driver's image is always somebody else's, also where our objects run it."""
+    is_external = plan.operand.external or plan.operand.own is None
+    return Flavour.ORIGINAL if is_external else plan.flavour or Flavour.OWN
 
 
 def _is_ready(plan: OperandPlan, node: NodeView, seen: Observed) -> bool:
@@ -177,6 +184,39 @@ def _is_ready(plan: OperandPlan, node: NodeView, seen: Observed) -> bool:
 
 def _has_no_devices(summary: GPUNodeSummary | None) -> bool:
     return summary is not None and summary.is_whole(Link.DRIVER) and summary.status.gpus == 0
+
+
+def _reports_to_nobody(plan: OperandPlan) -> bool:
+    """NVIDIA's daemons leave no record; of the driver alone the node agent sees what it does."""
+    return plan.flavour is Flavour.ORIGINAL and plan.operand.link is not Link.DRIVER
+
+
+def _row_by_pods(plan: OperandPlan, row: Row, seen: Observed) -> Row:
+    """Ready is who has a ready pod of the newest text."""
+    wanted = [obj["metadata"]["name"] for obj in plan.objects if obj["kind"] == "DaemonSet"]
+    live = [seen.daemonsets[name] for name in wanted if name in seen.daemonsets]
+    counts = [obj.get("status") or {} for obj in live]
+    row.update(
+        desired=sum(status.get("desiredNumberScheduled", 0) for status in counts),
+        ready=sum(status.get("numberReady", 0) for status in counts),
+    )
+    if plan.refusal:
+        return {**row, "state": NOT_READY, "reason": plan.refusal.reason, "message": _told(plan.refusal)}
+    if failure := _failure(plan, seen):
+        return {**row, "state": NOT_READY, "reason": "ApplyFailed", "message": failure}
+    if missing := _missing(plan, (), seen):
+        return {**row, "state": NOT_READY, "reason": "DaemonSetMissing", "message": missing}
+    if row["ready"] < row["desired"]:
+        step = f"kubectl get pods -l app={wanted[0]}, or gpuready doctor"
+        message = f"{wanted[0]}: {row['ready']} of {counted(row['desired'], 'pod')} ready; next: {step}"
+        return {**row, "state": NOT_READY, "reason": "PodsNotReady", "message": message}
+    if rolling := _rolling(plan, seen):
+        return {**row, "state": NOT_READY, "reason": "RollingOut", "message": rolling}
+    return {**row, "state": READY, "reason": "Ready", "message": ""}
+
+
+def _told(refusal: Refusal) -> str:
+    return f"{refusal.message}; next: {refusal.next_step}"
 
 
 def _failure(plan: OperandPlan, seen: Observed) -> str:
@@ -252,7 +292,7 @@ def _not_implemented_row(name: str) -> Row:
         "ready": 0,
         "flavour": "own",
         "reason": "NotImplemented",
-        "message": "this version of gpuready does not install it yet",
+        "message": "gpuready has no program of its own for it yet; name an image to run the original's",
     }
 
 
@@ -271,7 +311,7 @@ def _conditions(active: ActivePolicy, operands: Sequence[Row], seen: Observed) -
     failed += [f"node agent: {why}" for key, why in seen.failures.items() if key.endswith(ours)]
     if failed:
         return _not_ready("ReconcileFailed", "; ".join(failed))
-    refused = [row for row in waiting if row["reason"] == UNSUPPORTED_IMAGE]
+    refused = [row for row in waiting if row["reason"] in REFUSALS]
     if refused:
         return _not_ready("OperandRefused", _joined(refused))
     if waiting:
@@ -321,6 +361,13 @@ def _not_implemented_condition(plan: Plan | None) -> list[Row]:
         return []
     message = "enabled by the policy, not installed by this version: " + ", ".join(plan.not_implemented)
     return [{"type": "NotImplemented", "status": "True", "reason": "NotImplemented", "message": message}]
+
+
+def _no_effect_condition(plan: Plan | None) -> list[Row]:
+    if plan is None or not plan.without_effect:
+        return []
+    message = "; ".join(plan.without_effect)
+    return [{"type": "NoEffect", "status": "True", "reason": "FieldsWithoutEffect", "message": message}]
 
 
 def _joined(rows: Sequence[Row]) -> str:

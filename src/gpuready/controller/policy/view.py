@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gpuready import names
+from gpuready.api.clusterpolicy import ClusterPolicy
 from gpuready.controller.labelling.decision import is_gpu_node
 from gpuready.kube.trimmed import Node
 from gpuready.operands.contract import ClusterView, NodeFacts
@@ -13,9 +14,22 @@ from gpuready.operands.driver.manifest import POOL_LABEL
 
 
 def view_of(
-    nodes: Iterable[Node], *, namespace: str, own_image: str, base_driver: Mapping[str, Any] | None
+    nodes: Iterable[Node],
+    *,
+    namespace: str,
+    own_image: str,
+    base_driver: Mapping[str, Any] | None,
+    configs: Iterable[Mapping[str, Any]] = (),
+    service_monitors: bool = False,
+    images: Mapping[str, str] | None = None,
 ) -> ClusterView:
-    """base_driver: the DaemonSet with the driver's plain name, None when there is none."""
+    """The view from objects of the cluster.
+
+    base_driver        the DaemonSet with the driver's plain name, None when there is none
+    configs            the namespace's ConfigMaps
+    service_monitors   the API server knows Prometheus' ServiceMonitor
+    images             the operator's environment, for images that the policy leaves open
+    """
     ordered = sorted(nodes, key=lambda node: node.metadata.name)
     labels = ((base_driver or {}).get("metadata") or {}).get("labels") or {}
     return ClusterView(
@@ -24,7 +38,27 @@ def view_of(
         gpu_nodes=tuple(facts_of(node) for node in ordered if is_gpu_node(node.metadata.labels)),
         nfd_present=any(is_labelled_by_nfd(node) for node in ordered),
         base_driver_pool=labels.get(POOL_LABEL, ""),
+        configs={config["metadata"]["name"]: _files_of(config) for config in configs},
+        service_monitors=service_monitors,
+        images=images or {},
     )
+
+
+def _files_of(config: Mapping[str, Any]) -> dict[str, str]:
+    return {**(config.get("binaryData") or {}), **(config.get("data") or {})}
+
+
+def named_configs(policy: ClusterPolicy) -> set[str]:
+    """ConfigMaps whose content decides what objects look like."""
+    driver = policy.spec.driver
+    named = (
+        driver.repo_config.config_map_name,
+        driver.cert_config.name,
+        driver.kernel_module_config.name,
+        policy.spec.device_plugin.config.name,
+        policy.spec.dcgm_exporter.config.name,
+    )
+    return {name for name in named if name}
 
 
 def facts_of(node: Node) -> NodeFacts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpuready import names
 from gpuready.api.clusterpolicy import ClusterPolicy
 from gpuready.errors import UsageError
-from gpuready.operands.contract import ClusterView, KubeObject, Refusal
+from gpuready.operands.contract import ENV_INVALID, ClusterView, KubeObject, Refusal
 from gpuready.operands.daemonset import (
     HOST_TO_CONTAINER,
     DaemonSetShape,
@@ -35,7 +35,7 @@ def check(policy: ClusterPolicy) -> Refusal | None:
         Settings.from_env(env)
     except UsageError as exc:
         return Refusal(
-            "EnvInvalid",
+            ENV_INVALID,
             f"spec.devicePlugin.env or spec.mig: {exc.what}" + (f" ({exc.why})" if exc.why else ""),
             exc.next_step or "correct the value",
         )

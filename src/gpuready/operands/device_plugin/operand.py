@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from gpuready import names
-from gpuready.api import images
 from gpuready.chain.verdict import Link
-from gpuready.operands.contract import Operand
-from gpuready.operands.device_plugin import manifest
+from gpuready.operands.contract import Flavour, Operand
+from gpuready.operands.device_plugin import manifest, original
 
 OPERAND = Operand(
     name="device-plugin",
@@ -14,7 +13,14 @@ OPERAND = Operand(
     link=Link.DEVICE_PLUGIN,
     waits_for=(Link.DRIVER,),
     enabled=lambda policy: policy.spec.device_plugin.enabled,
-    objects=manifest.objects,
-    image=lambda policy: images.named_image(policy, "devicePlugin"),
+    component="devicePlugin",
+    own=manifest.objects,
+    original=original.objects,
+    access=original.ACCESS,
     check=manifest.check,
+    no_effect={
+        Flavour.OWN: {
+            "devicePlugin.args": "flags of NVIDIA's program; ours takes the same settings from env",
+        }
+    },
 )

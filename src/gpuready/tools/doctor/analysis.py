@@ -15,7 +15,7 @@ from gpuready import names
 from gpuready.chain import summary
 from gpuready.chain.verdict import Link, State, Verdict
 from gpuready.errors import UsageError
-from gpuready.operands.contract import UNSUPPORTED_IMAGE
+from gpuready.operands.contract import REFUSALS
 from gpuready.tools import policies as policies_
 from gpuready.tools.doctor import pending
 from gpuready.tools.doctor.finding import Finding, Severity, finding_of
@@ -170,7 +170,7 @@ def _of_one_policy(policy: Object, now: str) -> list[Finding]:
         return [
             _from_condition(subject, Severity.PROBLEM, each, "OperandRefused")
             for each in status.get("operands") or ()
-            if each.get("reason") == UNSUPPORTED_IMAGE
+            if each.get("reason") in REFUSALS
         ]
     if row.get("status") != "True" or row.get("reason") in _SAID_BY_NODES:
         return []

@@ -11,9 +11,10 @@ from gpuready.api.policy import find_unknown_fields
 from gpuready.controller.labelling.decision import has_gpu
 from gpuready.controller.policy.active import read
 from gpuready.controller.policy.plan import Plan, plan_of
-from gpuready.errors import PolicyError, UsageError
+from gpuready.errors import PolicyError
 from gpuready.operands.contract import ClusterView, NodeFacts
-from gpuready.yaml_text import dump_yaml_documents, parse_yaml
+from gpuready.tools.files import nodes_in, policy_in
+from gpuready.yaml_text import dump_yaml_documents
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ def rendered(policy_text: str, nodes_text: str, namespace: str) -> Rendered:
     nodes_text   a NodeList or a list of Nodes; "" = no nodes, so nothing that depends on an operating system
     raises       PolicyError when the policy has problems, UsageError for a text that is something else
     """
-    raw = _policy(policy_text)
+    raw = policy_in(policy_text)
     owned = "uid" in raw["metadata"]
     active = read({**raw, "metadata": {"uid": "", **raw["metadata"]}})
     if active.policy is None:
@@ -39,39 +40,11 @@ def rendered(policy_text: str, nodes_text: str, namespace: str) -> Rendered:
     view = ClusterView(
         namespace=namespace,
         own_image=f"{names.OWN_IMAGE}:{names.VERSION}",
-        gpu_nodes=tuple(_nodes(nodes_text)),
+        gpu_nodes=tuple(facts for facts in map(_facts, nodes_in(nodes_text)) if has_gpu(facts.labels)),
     )
     plan = plan_of(active, active.policy, view)
     objects = plan.objects if owned else [_without_owner(obj) for obj in plan.objects]
     return Rendered(dump_yaml_documents(objects), tuple(_remarks(raw, plan, view)))
-
-
-def _policy(text: str) -> dict[str, Any]:
-    raw = parse_yaml(text, source="the policy")
-    found = f"{raw.get('apiVersion')} {raw.get('kind')}" if isinstance(raw, dict) else type(raw).__name__
-    wanted = f"{names.CLUSTER_POLICY_API} {names.CLUSTER_POLICY_KIND}"
-    if found != wanted:
-        raise UsageError(
-            f"the file holds {found}, not {wanted}", next_step="give the file of a ClusterPolicy"
-        )
-    return {**raw, "metadata": {"name": "cluster-policy", **(raw.get("metadata") or {})}}
-
-
-def _nodes(text: str) -> list[NodeFacts]:
-    if not text.strip():
-        return []
-    loaded = parse_yaml(text, source="the nodes")
-    items = loaded.get("items") if isinstance(loaded, dict) else loaded
-    if not isinstance(items, list) or any(_kind(item) != "Node" for item in items):
-        raise UsageError(
-            "the file given with --nodes holds no list of Nodes",
-            next_step="make it with: kubectl get nodes -o yaml > nodes.yaml",
-        )
-    return [facts for facts in map(_facts, items) if has_gpu(facts.labels)]
-
-
-def _kind(item: object) -> str:
-    return str(item.get("kind", "Node")) if isinstance(item, Mapping) and "metadata" in item else ""
 
 
 def _facts(node: Mapping[str, Any]) -> NodeFacts:
@@ -91,6 +64,7 @@ def _remarks(raw: Mapping[str, Any], plan: Plan, view: ClusterView) -> list[str]
     for each in plan.operands:
         if each.refusal:
             remarks.append(f"{each.operand.name}: {each.refusal.message}; next: {each.refusal.next_step}")
+    remarks += [f"without effect: {each}" for each in plan.without_effect]
     if plan.not_implemented:
         remarks.append("enabled, but not installed by this version: " + ", ".join(plan.not_implemented))
     if not view.gpu_nodes:

@@ -6,7 +6,11 @@ from typing import Any
 
 import pytest
 
-from gpuready.operands.driver.manifest import config_digest
+from gpuready import names
+from gpuready.api.policy import parse_policy
+from gpuready.operands.contract import ClusterView, NodeFacts
+from gpuready.operands.driver.digest import config_digest
+from gpuready.operands.driver.operand import OPERAND
 
 
 def container(**changes: Any) -> dict[str, Any]:
@@ -29,7 +33,7 @@ def container(**changes: Any) -> dict[str, Any]:
     ],
 )
 def test_another_driver_has_another_digest(changes):
-    assert config_digest(container(**changes)) != config_digest(container())
+    assert config_digest([container(**changes)]) != config_digest([container()])
 
 
 @pytest.mark.parametrize(
@@ -43,4 +47,23 @@ def test_another_driver_has_another_digest(changes):
     ],
 )
 def test_the_same_driver_has_the_same_digest(changes):
-    assert config_digest(container(**changes)) == config_digest(container())
+    assert config_digest([container(**changes)]) == config_digest([container()])
+
+
+def test_the_same_driver_is_not_installed_anew_for_being_deployed_as_the_original_does_it():
+    """`spec.gpuready.images` decides who deploys it, not which driver it is."""
+
+    def digest(**site: str) -> str:
+        named = {"repository": "example.org/nvidia", "image": "driver", "version": "570.86.10"}
+        spec = {"driver": {**named, "env": [{"name": "A", "value": "1"}]}, "gpuready": site}
+        asked = parse_policy({"spec": spec})
+        labels = {
+            names.DEPLOY_DRIVER: "true",
+            names.OS_ID_LABEL: "ubuntu",
+            names.OS_VERSION_LABEL: "22.04",
+        }
+        view = ClusterView("gpu-operator", "own:1", (NodeFacts("g1", labels),))
+        (daemonset,) = [obj for obj in OPERAND.objects(asked, view) if obj["kind"] == "DaemonSet"]
+        return str(daemonset["spec"]["template"]["metadata"]["labels"][names.DRIVER_CONFIG_LABEL])
+
+    assert digest(images="own") == digest(images="asNamed")

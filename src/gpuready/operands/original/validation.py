@@ -1,0 +1,107 @@
+"""Init containers with the validator's image: what other programs wait for before they start. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpuready.api.clusterpolicy import ClusterPolicy
+from gpuready.operands.contract import ClusterView, KubeObject
+from gpuready.operands.daemonset import BIDIRECTIONAL, HOST_TO_CONTAINER
+from gpuready.operands.original.containers import (
+    AS_ROOT,
+    NAMESPACE,
+    SELINUX_S0,
+    Env,
+    Image,
+    container,
+    host_path,
+    install_dir_of,
+    mount,
+    user_env,
+)
+
+VALIDATIONS = "/run/nvidia/validations"
+TOOLKIT_READY = f"{VALIDATIONS}/toolkit-ready"
+WRITE_GATES = mount("run-nvidia-validations", VALIDATIONS, propagation=BIDIRECTIONAL)
+READ_GATES = mount("run-nvidia-validations", VALIDATIONS, propagation=HOST_TO_CONTAINER)
+RUN_NVIDIA = mount("run-nvidia", "/run/nvidia", propagation=HOST_TO_CONTAINER)
+HOST_READ_ONLY = mount("host-root", "/host", propagation=HOST_TO_CONTAINER, read_only=True)
+DRIVER_ROOT = mount("driver-install-dir", "/driver-root", propagation=HOST_TO_CONTAINER)
+
+
+def validations_volume() -> KubeObject:
+    return host_path("run-nvidia-validations", VALIDATIONS, "DirectoryOrCreate")
+
+
+def validator_image(policy: ClusterPolicy, view: ClusterView) -> Image:
+    return Image.of(policy, view, "validator")
+
+
+def driver_validation(policy: ClusterPolicy, view: ClusterView) -> KubeObject:
+    """Waits until the driver works, on the host or in its container, and opens the gate driver-ready."""
+    install_dir = install_dir_of(policy)
+    env: dict[str, str | KubeObject] = {
+        "WITH_WAIT": "true",
+        "COMPONENT": "driver",
+        "OPERATOR_NAMESPACE": NAMESPACE,
+    }
+    if install_dir != "/run/nvidia/driver":
+        env |= {"DRIVER_INSTALL_DIR": install_dir, "DRIVER_INSTALL_DIR_CTR_PATH": install_dir}
+    return container(
+        "driver-validation",
+        validator_image(policy, view),
+        command=["sh", "-c"],
+        args=["nvidia-validator"],
+        env={**env, **user_env(policy.spec.validator.driver.env)},
+        securityContext={**AS_ROOT, **SELINUX_S0},
+        mounts=[
+            mount("driver-install-dir", install_dir, propagation=HOST_TO_CONTAINER),
+            WRITE_GATES,
+            HOST_READ_ONLY,
+            mount("host-dev-char", "/host-dev-char"),
+        ],
+    )
+
+
+def wait_for_toolkit(policy: ClusterPolicy, view: ClusterView, gates: KubeObject) -> KubeObject:
+    """Waits for the gate toolkit-ready. gates: the mount that shows it."""
+    env: Env = user_env(policy.spec.validator.toolkit.env)
+    return container(
+        "toolkit-validation",
+        validator_image(policy, view),
+        command=["sh", "-c"],
+        args=[wait_for(TOOLKIT_READY, "the container toolkit")],
+        env=env,
+        securityContext=AS_ROOT,
+        mounts=[gates],
+    )
+
+
+def started_by(script: str, args: Sequence[str]) -> dict[str, list[str]]:
+    """Command and args of a container that a script of ours starts.
+
+    The original puts the policy's args in the place of the script, where the shell takes them for a command
+    and the container ends. Here they reach the program.
+    """
+    if not args:
+        return {"command": ["/bin/sh", "-c"], "args": [script]}
+    return {"command": ["/bin/sh", script], "args": list(args)}
+
+
+def wait_for(gate: str, what: str) -> str:
+    """Shell text that ends when the gate is open; it looks every second and says so every half minute."""
+    return (
+        f"n=0; until [ -e {gate} ]; do "
+        f'[ $((n % 30)) -ne 0 ] || echo "waiting for {what}: {gate} is not there"; '
+        "n=$((n + 1)); sleep 1; done"
+    )
+
+
+def entrypoint(program: str, *, before: str = "") -> str:
+    """Shell text that waits for the driver, exports what driver-ready says of it, and becomes the program.
+
+    before   lines between the two
+    """
+    gate = f"{VALIDATIONS}/driver-ready"
+    lines = ["#!/bin/sh", "set -u", wait_for(gate, "the driver"), "set -a", f". {gate}", "set +a"]
+    return "\n".join([*lines, *([before] if before else []), f'exec {program} "$@"', ""])

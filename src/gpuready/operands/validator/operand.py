@@ -1,0 +1,28 @@
+"""The declaration of the validator. Ours has no pod: the node agent judges the links and writes the gates.
+
+NVIDIA's runs where the policy names it, and wherever another original image waits for its gates
+(see registry.py); what the policy leaves open of it then comes from the release.
+"""
+
+from __future__ import annotations
+
+from gpuready.api import images
+from gpuready.api.clusterpolicy import ClusterPolicy
+from gpuready.operands.contract import Operand
+from gpuready.operands.validator import original
+
+
+def _is_named(policy: ClusterPolicy) -> bool:
+    return policy.spec.gpuready.images != "own" and images.is_named(policy, "validator")
+
+
+OPERAND = Operand(
+    name="operator-validator",
+    deploy_label="nvidia.com/gpu.deploy.operator-validator",
+    link=None,
+    enabled=_is_named,
+    component="validator",
+    original=original.objects,
+    external=True,
+    access=original.ACCESS,
+)

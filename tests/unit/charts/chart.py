@@ -23,14 +23,14 @@ def helms() -> list[clients.Client]:
     return clients.find("helm")
 
 
-needs_helm = pytest.mark.skipif(
-    not helms(), reason="helm is not here; fetch it with: python -m gpuready_sim.kubernetes.clients"
-)
+needs_helm = pytest.mark.skipif(not helms(), reason="helm is not here; next: make clients")
 
 
-def helm(*arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
-    """The newest helm that is here, away from the user's own settings."""
-    argv = [str(helms()[0].path), *arguments]
+def helm(
+    *arguments: str, text: str = "", by: clients.Client | None = None
+) -> subprocess.CompletedProcess[str]:
+    """The newest helm that is here, or the one given."""
+    argv = [str((by or helms()[0]).path), *arguments]
     return subprocess.run(argv, input=text, capture_output=True, text=True, timeout=60, check=False)
 
 

@@ -11,7 +11,18 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.unit.charts.chart import HERE, Object, keys, needs_helm, only, refused, rendered
+from tests.unit.charts.chart import (
+    CHART,
+    HERE,
+    Object,
+    helm,
+    helms,
+    keys,
+    needs_helm,
+    only,
+    refused,
+    rendered,
+)
 
 pytestmark = needs_helm
 VAP = "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy"
@@ -62,6 +73,18 @@ def test_a_switch_changes_this_and_nothing_else(toggle: str) -> None:
     if os.environ.get("CHART_RECORD"):
         golden.write_text(text)
     assert text == golden.read_text(), "if this is meant: CHART_RECORD=1 pytest tests/unit/charts"
+
+
+def test_the_chart_passes_lint() -> None:
+    done = helm("lint", "--strict", str(CHART))
+    assert done.returncode == 0, done.stdout
+    assert "[WARNING]" not in done.stdout
+
+
+def test_every_helm_that_is_here_renders_the_same() -> None:
+    texts = {helm("template", "x", str(CHART), by=each).stdout for each in helms()}
+    objects = [[o for o in yaml.safe_load_all(text) if o] for text in texts]
+    assert all(_by_key(each) == _by_key(objects[0]) for each in objects)
 
 
 def test_extra_objects_are_installed_with_templates_filled_in() -> None:

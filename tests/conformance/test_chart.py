@@ -1,0 +1,264 @@
+"""A release on a simulated cluster, with the embedded and with the real control plane: all of its life."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import yaml
+from tests.sim.operator_cluster import AGENT, NAMESPACE, POLICIES, POLICY, offers, operand_pods, ready
+from tests.sim.release import VALUES, Helm, leftovers, served
+
+from gpuready_sim.client import (
+    CRDS,
+    DEPLOYMENTS,
+    NODES,
+    SERVICE_ACCOUNTS,
+    Access,
+    ApiStatus,
+    Object,
+    Resource,
+    SimClient,
+)
+from gpuready_sim.cluster.api import Api
+from gpuready_sim.cluster.control_plane import _wait_established
+from gpuready_sim.cluster.handle import Cluster
+from gpuready_sim.kubernetes import assets, clients
+
+HELMS = {client.version: client for client in clients.find("helm")}
+SPEC = """
+nodes:
+- {name: cpu}
+- {name: l4, gpus: {L4: 2}, driver: {where: host, version: 570.86.10}}
+- {name: a100, gpus: {A100-SXM4-40GB: 1}}
+"""
+RECORDS = Path(__file__).parents[1] / "unit/charts/records"
+VAP = Resource(
+    "admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", False
+)
+CREATED = "clusterpolicies.nvidia.com"
+pytestmark = [
+    pytest.mark.skipif(not HELMS, reason="helm is not here; next: make clients"),
+    pytest.mark.timeout(400),
+]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def state_home(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
+@pytest_asyncio.fixture(params=list(Api))
+async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
+    if request.param is Api.KUBERNETES:
+        try:
+            assets.require()
+        except assets.MissingAssets as exc:
+            pytest.skip(str(exc))
+    async with Cluster.started(SPEC, operator=False, api=request.param) as started:
+        yield started
+
+
+@pytest.fixture
+def helm(cluster: Cluster, tmp_path: Path) -> Helm:
+    return Helm(next(iter(HELMS.values())), cluster, tmp_path)
+
+
+@pytest.mark.parametrize("version", HELMS)
+async def test_install_upgrade_rollback_uninstall(cluster: Cluster, tmp_path: Path, version: str) -> None:
+    helm = Helm(HELMS[version], cluster, tmp_path)
+    await helm.install()
+    await ready(cluster)
+    await cluster.wait(NODES, "l4", until=offers(2))
+    before = await operand_pods(cluster, "node-agent")
+
+    await helm.upgrade(values={**VALUES, "devicePlugin": {"config": sharing(4)}})
+    await cluster.wait(NODES, "l4", until=offers(8))
+    await helm("rollback", "gpuready", "1", "--wait")
+    await cluster.wait(NODES, "l4", until=offers(2))
+    assert await operand_pods(cluster, "node-agent") == before, "no agent was restarted for it"
+
+    await helm("uninstall", "gpuready")
+    assert await leftovers(cluster) == []
+    assert await served(cluster) >= {CREATED}
+
+
+def sharing(replicas: int) -> Object:
+    resources = [{"name": "nvidia.com/gpu", "replicas": replicas}]
+    config = {"version": "v1", "sharing": {"timeSlicing": {"resources": resources}}}
+    return {"create": True, "name": "shared", "default": "any", "data": {"any": yaml.safe_dump(config)}}
+
+
+# --- CRDs ------------------------------------------------------------------------------------------------
+
+
+async def test_an_upgrade_brings_older_crds_to_its_version_and_leaves_newer_ones_alone(
+    cluster: Cluster, helm: Helm
+) -> None:
+    await helm.install()
+    await change_schema(cluster, lambda spec: spec.pop("gpuready"))
+    site = {**VALUES, "gpuready": {"imagePullSecrets": ["regcred"]}}
+    await helm.upgrade(values=site)
+    policy = await cluster.client.get(POLICIES, POLICY)
+    assert policy["spec"]["gpuready"]["imagePullSecrets"] == ["regcred"], "nothing was dropped"
+
+    await change_schema(cluster, lambda spec: spec.update(tomorrow={"type": "string"}))
+    await helm.upgrade(values=site)
+    assert "tomorrow" in spec_of(await cluster.client.get(CRDS, CREATED))
+
+
+async def test_cleanup_crd_takes_the_crds_along(cluster: Cluster, helm: Helm) -> None:
+    await helm.install("--set", "operator.cleanupCRD=true")
+    await ready(cluster)
+    await helm("uninstall", "gpuready")
+    assert await leftovers(cluster) == []
+    await cluster.wait_gone(CRDS, CREATED)
+
+
+async def change_schema(cluster: Cluster, change: Any) -> None:
+    crd = await cluster.client.get(CRDS, CREATED)
+    change(spec_of(crd))
+    await cluster.client.replace(CRDS, crd)
+    await _wait_established(cluster.client, CREATED)
+
+
+def spec_of(crd: Object) -> Object:
+    schema: Object = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return dict.__getitem__(schema["properties"]["spec"], "properties")  # type: ignore[no-any-return]
+
+
+# --- without hooks ---------------------------------------------------------------------------------------
+
+
+async def test_without_hooks_the_documented_order_leaves_nothing_behind(cluster: Cluster, helm: Helm) -> None:
+    await helm.install("--set", "hooks.enabled=false")
+    await ready(cluster)
+    code, said = await gpuready(cluster, "uninstall")
+    assert code == 0, said
+    assert "nothing of gpuready is left on any node" in said
+    await helm("uninstall", "gpuready")
+    assert await leftovers(cluster) == []
+
+
+async def test_uninstall_says_what_is_left_when_nobody_cleans(cluster: Cluster, helm: Helm) -> None:
+    await helm.install("--set", "hooks.enabled=false")
+    await ready(cluster)
+    await cluster.client.merge_patch(DEPLOYMENTS, "gpuready-operator", {"spec": {"replicas": 0}}, NAMESPACE)
+    await cluster.wait_pods(NAMESPACE, "app=gpu-operator", lambda pods: not pods)
+    code, said = await gpuready(cluster, "uninstall", "--timeout", "2")
+    assert code == 1
+    assert "GPUNodes a100, l4" in said
+    assert "operator runs" in said
+
+
+async def gpuready(cluster: Cluster, *words: str) -> tuple[int, str]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "gpuready.cli", *words, "--kubeconfig", str(cluster.kubeconfig)),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    out, _ = await asyncio.wait_for(process.communicate(), 120)
+    return process.returncode or 0, out.decode()
+
+
+# --- takeover --------------------------------------------------------------------------------------------
+
+
+async def test_a_release_of_the_original_becomes_ours_by_one_upgrade_and_goes_back_by_one_rollback(
+    cluster: Cluster, helm: Helm, tmp_path: Path
+) -> None:
+    await older_crd(cluster)
+    await helm("install", "gpu-operator", str(originals_chart(tmp_path)), "--wait")
+    theirs = (await cluster.client.get(POLICIES, POLICY))["metadata"]["uid"]
+
+    await helm.upgrade("--reset-values", name="gpu-operator")
+    policy = await ready(cluster)
+    assert policy["metadata"]["uid"] == theirs, "the policy was changed, not replaced"
+    await cluster.wait(NODES, "l4", until=offers(2))
+    await cluster.wait_gone(DEPLOYMENTS, "gpu-operator", NAMESPACE)
+
+    await helm("rollback", "gpu-operator", "1", "--wait")
+    assert (await cluster.client.get(POLICIES, POLICY))["metadata"]["uid"] == theirs
+    await cluster.client.get(DEPLOYMENTS, "gpu-operator", NAMESPACE)
+    await cluster.wait_gone(DEPLOYMENTS, "gpuready-operator", NAMESPACE)
+
+
+async def older_crd(cluster: Cluster) -> None:
+    """As the original leaves it: without our block, and required blocks."""
+    from gpuready.api.crd import cluster_policy_crd
+
+    crd = cluster_policy_crd()
+    spec_of(crd).pop("gpuready")
+    await cluster.client.create(CRDS, crd)
+    await _wait_established(cluster.client, CREATED)
+
+
+def originals_chart(directory: Path) -> Path:
+    """A stand-in: the original's Deployment by name, and the policy that its chart rendered from defaults."""
+    chart = directory / "gpu-operator"
+    (chart / "templates").mkdir(parents=True)
+    (chart / "Chart.yaml").write_text("{apiVersion: v2, name: gpu-operator, version: v26.3.3}")
+    policy = yaml.safe_load((RECORDS / "P01/policy.yaml").read_text())
+    labels = {"app": "gpu-operator"}
+    pod = {"containers": [{"name": "gpu-operator", "image": "x", "command": ["sleep", "infinity"]}]}
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "gpu-operator"},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        },
+    }
+    text = yaml.safe_dump_all([{**policy, "metadata": {"name": POLICY}}, deployment])
+    (chart / "templates/all.yaml").write_text(text)
+    return chart
+
+
+# --- what a node agent may write -------------------------------------------------------------------------
+
+
+async def test_a_node_agents_token_writes_about_its_own_node_only(cluster: Cluster, helm: Helm) -> None:
+    await helm.install()
+    await ready(cluster)
+    if cluster.client.access.server and not await enforces_admission(cluster):
+        pytest.skip("the embedded API server stores admission policies and does not enforce them")
+    pods = await cluster.pods(NAMESPACE, f"app={AGENT}")
+    pod = next(each for each in pods if each["spec"]["nodeName"] == "l4")
+    async with SimClient(await as_agent(cluster, pod)) as agent:
+        word = {"metadata": {"labels": {f"nvidia.com/gpu.test-{uuid.uuid4().hex[:6]}": "x"}}}
+        await agent.merge_patch(NODES, "l4", word)
+        with pytest.raises(ApiStatus, match="the node agent of l4 may not write about a100"):
+            await agent.merge_patch(NODES, "a100", word)
+
+
+async def enforces_admission(cluster: Cluster) -> bool:
+    policy = await cluster.client.get(VAP, "gpuready-node-agent")
+    return bool((policy.get("status") or {}).get("observedGeneration"))
+
+
+async def as_agent(cluster: Cluster, pod: Object) -> Access:
+    bound = {
+        "kind": "Pod",
+        "apiVersion": "v1",
+        "name": pod["metadata"]["name"],
+        "uid": pod["metadata"]["uid"],
+    }
+    request: Object = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"boundObjectRef": bound, "expirationSeconds": 600},
+    }
+    answer = await cluster.client.create(
+        SERVICE_ACCOUNTS, request, NAMESPACE, name=AGENT, subresource="token"
+    )
+    access = cluster.client.access
+    return Access(access.server, token=answer["status"]["token"], ca_pem=access.ca_pem)

@@ -1,0 +1,54 @@
+"""docs/guides/install.md and the example values: what they name exists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.unit.charts.chart import CHART, ROOT, needs_helm, only, rendered
+
+from gpuready.api.policy import find_problems
+from gpuready.commands import gpuready
+
+GUIDE = (ROOT / "docs/guides/install.md").read_text()
+EXAMPLES = sorted((ROOT / "examples").glob("values-*.yaml"))
+VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
+
+
+@needs_helm
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_example_values_render_a_policy_without_problems(example: Path) -> None:
+    policy = only(rendered(yaml.safe_load(example.read_text())), "ClusterPolicy")
+    assert find_problems(policy) == []
+
+
+def test_every_value_that_the_guide_names_is_in_values_yaml() -> None:
+    named = set(re.findall(r"[`\s](?:--set )?([a-z]\w+(?:\.[a-zA-Z]\w+)+)[=`]", GUIDE))
+    named = {name for name in named if name.partition(".")[0] in VALUES}
+    assert len(named) >= 8
+    assert {name for name in named if not _is_there(VALUES, name.split("."))} == set()
+
+
+def test_every_command_that_the_guide_types_exists() -> None:
+    typed = re.findall(r"(?:^|[`|] ?|-- )\s*gpuready ([a-z]\w*)((?: --?[\w-]+)*)", GUIDE, re.MULTILINE)
+    typed = [(word, flags.split()) for word, flags in typed if word in gpuready.commands or flags]
+    assert {word for word, _ in typed} >= {"crds", "images", "uninstall"}
+    for word, flags in typed:
+        known = {name for option in gpuready.commands[word].params for name in option.opts}
+        assert set(flags) - known == set(), f"gpuready {word}"
+
+
+def test_every_file_that_the_guide_names_is_there() -> None:
+    files = set(re.findall(r"\b((?:examples|tests|charts)/[\w./-]+)", GUIDE))
+    assert {name for name in files if not (ROOT / name.rstrip(".")).exists()} == set()
+
+
+def _is_there(values: Any, path: list[str]) -> bool:
+    for name in path:
+        if not isinstance(values, dict) or name not in values:
+            return False
+        values = values[name]
+    return True

@@ -8,10 +8,10 @@ CLUSTER ?= gpuready
 FILE ?= examples/cluster-demo.yaml
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-node kubernetes conformance check bench sim down format stubs crds chart requirements picture clean
+.PHONY: help setup demo test test-node kubernetes conformance e2e check bench sim down format stubs crds chart requirements picture clean
 
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## create .venv with everything: the product, the simulator, the tests' tools
 
@@ -40,6 +40,9 @@ clients: setup ## fetch kubectl and helm, new and old, outside the tree (for `ma
 
 conformance: setup ## the same expectations of the simulator's API server and of the real one (after `make kubernetes`)
 	$(BIN)/python -m pytest tests/conformance -rs
+
+e2e: setup ## one GPU end to end on a real node: kubelet, containerd, runc (after `make kubernetes`; needs root)
+	$(BIN)/python -m pytest tests/e2e -rs
 
 check: setup ## lint, format, types, imports, generated files up to date
 	$(BIN)/ruff check .

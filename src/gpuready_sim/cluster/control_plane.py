@@ -158,13 +158,13 @@ async def _is_ready(access: Access) -> bool:
 class Operator:
     """The product's operator as a process beside the cluster; started again when it ends."""
 
-    def __init__(self, place: Place, kubeconfig: Path) -> None:
+    def __init__(self, place: Place, kubeconfig: Path, image: str = OPERATOR_IMAGE) -> None:
         argv = [sys.executable, "-m", "gpuready.cli", "operator", "--kubeconfig", str(kubeconfig)]
         # Ports of its own: several clusters run side by side on one machine.
         self.metrics_port, self.health_port = free_port(), free_port()
         env = {
             "OPERATOR_NAMESPACE": OPERATOR_NAMESPACE,
-            "GPUREADY_IMAGE": OPERATOR_IMAGE,
+            "GPUREADY_IMAGE": image,
             "GPUREADY_BIND_ADDRESS": "127.0.0.1",
             "GPUREADY_METRICS_PORT": str(self.metrics_port),
             "GPUREADY_HEALTH_PORT": str(self.health_port),

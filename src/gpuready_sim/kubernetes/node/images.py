@@ -70,7 +70,7 @@ def write_archive(path: Path, image: Image) -> None:
 
 
 def _write_layer(path: Path, image: Image) -> None:
-    with tarfile.open(path, "w") as layer:
+    with tarfile.open(path, "w", dereference=True) as layer:
         for folder in ("dev", "proc", "sys", "tmp"):
             layer.addfile(_folder(folder, 0o1777 if folder == "tmp" else 0o755))
         for name, source in image.files.items():

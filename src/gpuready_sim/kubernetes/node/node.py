@@ -16,6 +16,7 @@ from gpuready_sim.hardware import machine
 from gpuready_sim.kubernetes import assets
 from gpuready_sim.kubernetes.control_plane import KubernetesControlPlane
 from gpuready_sim.kubernetes.node import images, leftovers, requirements, settings, view
+from gpuready_sim.kubernetes.node.api_gateway import SERVICE_ADDRESS, ApiGateway
 from gpuready_sim.kubernetes.node.images import Image
 from gpuready_sim.kubernetes.node.settings import NodeSettings
 
@@ -27,7 +28,10 @@ _NAMESPACE = "k8s.io"  # where containerd keeps what belongs to the kubelet
 class RealNode:
     """One node of a real control plane. `directory` is its own; `spec` says which GPUs it has.
 
-    raises  MissingRequirement when this machine cannot run one
+    driver        version of a driver that is installed and loaded on the host; "" = none
+    pods_use_api  the node stands in for a service proxy: pods reach the API server at its service address.
+                  One node of a machine at a time can
+    raises        MissingRequirement when this machine cannot run one
     """
 
     def __init__(
@@ -38,6 +42,7 @@ class RealNode:
         *,
         driver: str = "",
         labels: Mapping[str, str] | None = None,
+        pods_use_api: bool = False,
     ) -> None:
         requirements.require()
         self.name = spec.name
@@ -54,6 +59,7 @@ class RealNode:
         self._kubelet: Child | None = None
         self._daemons: list[Child] = []
         self._settings: NodeSettings | None = None
+        self._gateway = ApiGateway(control_plane.port) if pods_use_api else None
         self.address = ""
 
     # --- places -----------------------------------------------------------------------------------------
@@ -81,6 +87,8 @@ class RealNode:
         self._claim = claim_addresses(f"real-{self.name}")
         self.address = f"198.18.{self._claim.octet}.1"
         try:
+            if self._gateway is not None:
+                await self._gateway.start()
             await asyncio.to_thread(self._build_machine)
             await self._open_view()
             self._settings = self._new_settings()
@@ -100,6 +108,8 @@ class RealNode:
             if child is not None:
                 await child.stop()
         self._daemons, self._kubelet, self._containerd, self._view = [], None, None, None
+        if self._gateway is not None:
+            await self._gateway.stop()
         if self._claim is not None:
             self._claim.close()
             self._claim = None
@@ -152,7 +162,8 @@ class RealNode:
     # --- its processes ----------------------------------------------------------------------------------
     async def _open_view(self) -> None:
         argv = ["unshare", "--mount", "--propagation", "private", "--"]
-        argv += [sys.executable, "-m", view.__name__, str(self.directory), self.address]
+        addresses = [self.address, *([SERVICE_ADDRESS] if self._gateway else [])]
+        argv += [sys.executable, "-m", view.__name__, str(self.directory), *addresses]
         self._view = Child("view", argv, log=self.log("view"))
         ready = self.directory / view.PID_FILE
         await self._view.start()

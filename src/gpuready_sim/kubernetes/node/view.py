@@ -1,6 +1,6 @@
 """The node's own view of this machine, held by this process: python -m gpuready_sim.kubernetes.node.view.
 
-    view DIRECTORY ADDRESS        started in a private mount namespace (`unshare --mount`)
+    view DIRECTORY ADDRESS...     started in a private mount namespace (`unshare --mount`)
 
 In the view, "/" is this machine's "/" with the node's files (DIRECTORY/root) laid over it, copy on write:
 whatever a daemon writes goes to memory and is gone with the view. Only DIRECTORY is the real one, and what
@@ -10,7 +10,8 @@ has to outlive a daemon or be reached from outside is bound from there:
     DIRECTORY/containerd  containerd's images and containers
 
 /run and /dev are the node's own; /proc and /sys are the machine's, with the simulated PCI devices and
-driver laid over them. Other processes enter by `nsenter --mount`.
+driver laid over them. The state of the simulated GPUs is at GPU_STATE, where pods find it that mount
+/run/nvidia. Other processes enter by `nsenter --mount`.
 
 It writes its process id to DIRECTORY/view.pid when all is there. When it is told to end (SIGTERM, also when
 whoever started it is gone), it kills all that lives in the view or in the node's cgroup and takes cgroups,
@@ -27,12 +28,13 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from gpuready_sim.kubernetes.node import leftovers
 
 PID_FILE = "view.pid"
+GPU_STATE = "/run/nvidia/gpus.state"
 KUBELET_DIR, CONTAINERD_DIR, VIEW_DIR = "kubelet", "containerd", "view"
 _END_S = 1.5  # an orphan has two seconds, see launch.c
 _DEVICES = ("full", "fuse", "kmsg", "null", "ptmx", "random", "tty", "urandom", "zero")
@@ -49,7 +51,7 @@ _CONTROL_NODES = {
 }
 
 
-def main(directory: Path, address: str) -> None:
+def main(directory: Path, addresses: Sequence[str]) -> None:
     if not leftovers.is_in_own_view():
         sys.exit("view: start it with `unshare --mount`")
     endings = {signal.SIGTERM, signal.SIGINT}
@@ -59,12 +61,13 @@ def main(directory: Path, address: str) -> None:
     before = leftovers.kernel_settings()
     try:
         leftovers.make_cgroup(cgroup)
-        leftovers.add_address(address)
+        for address in addresses:
+            leftovers.add_address(address)
         build(directory)
         _say_ready(directory)
         signal.sigwait(endings)
     finally:
-        _end(directory, cgroup, address)
+        _end(directory, cgroup, addresses)
         leftovers.restore_kernel_settings(before)
 
 
@@ -81,6 +84,7 @@ def build(directory: Path) -> None:
     _mount("--rbind", "/proc", _place(root, "/proc"))
     _mount("--rbind", "/sys", _place(root, "/sys"))
     _mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", _place(root, "/run"))
+    _bind_file(directory / "gpus.state", root / GPU_STATE.lstrip("/"))
     _make_devices(_place(root, "/dev"), directory / "root/dev")
     for name in _SIMULATED:
         if (directory / "root" / name).exists() and (root / name).exists():
@@ -140,6 +144,12 @@ def _make_node(path: Path, major: int, minor: int) -> None:
     path.chmod(0o666)
 
 
+def _bind_file(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.touch()
+    _mount("--bind", source, target)
+
+
 def _place(root: Path, path: str | Path) -> Path:
     place = root / str(path).lstrip("/")
     place.mkdir(parents=True, exist_ok=True)
@@ -169,12 +179,13 @@ def _say_ready(directory: Path) -> None:
     fresh.rename(directory / PID_FILE)
 
 
-def _end(directory: Path, cgroup: str, address: str) -> None:
+def _end(directory: Path, cgroup: str, addresses: Sequence[str]) -> None:
     deadline = time.monotonic() + _END_S
     while leftovers.kill_all_in_my_view() and time.monotonic() < deadline:
         time.sleep(0.02)
     leftovers.remove_cgroup(cgroup, max(0.1, deadline - time.monotonic()))
-    leftovers.remove_address(address)
+    for address in addresses:
+        leftovers.remove_address(address)
     # A directory on which something is mounted in this very view cannot be removed.
     subprocess.run(["umount", "--recursive", "--lazy", "/var/lib/kubelet"], check=False, capture_output=True)
     (directory / PID_FILE).unlink(missing_ok=True)
@@ -183,4 +194,4 @@ def _end(directory: Path, cgroup: str, address: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), sys.argv[2:])

@@ -8,7 +8,7 @@ CLUSTER ?= gpuready
 FILE ?= examples/cluster-demo.yaml
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-node kubernetes conformance e2e check bench sim down format stubs crds chart requirements picture clean
+.PHONY: help setup demo test test-node kubernetes conformance e2e check bench bench-scale sim down format stubs crds chart requirements picture clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,6 +55,9 @@ check: setup ## lint, format, types, imports, generated files up to date
 
 bench: setup ## measure what DESIGN promises: ready time, allocation latency, memory, writes
 	$(BIN)/python -m benchmarks
+
+bench-scale: setup ## the operator with 100, 1,000 and 5,000 nodes; beside the original where GPUREADY_BENCH_PEER names it
+	$(BIN)/python -m benchmarks scale --full
 
 sim: setup ## start a simulated cluster in the foreground (CLUSTER=name FILE=cluster.yaml)
 	$(BIN)/gpuready-sim up --name $(CLUSTER) --file $(FILE)

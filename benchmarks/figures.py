@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-OK, MISSED, NO_PROMISE = "ok", "missed", "-"
+OK, MISSED, NO_PROMISE, NOT_MEASURED = "ok", "missed", "-", "not measured"
 # Below this many values a 99th percentile is just the largest one, and says less than the median.
 ENOUGH_FOR_P99 = 100
 
@@ -17,7 +17,7 @@ ENOUGH_FOR_P99 = 100
 class Figure:
     """
     name      what was measured, as a reader would say it
-    values    one per repetition, in `unit`
+    values    one per repetition, in `unit`; none where it could not be measured here, or never came
     owed      the most that the median may be; None where nothing is promised
     owed_p99  the same for the 99th percentile
     note      what a reader must know to judge it
@@ -31,8 +31,8 @@ class Figure:
     note: str = ""
 
     @property
-    def median(self) -> float:
-        return statistics.median(self.values)
+    def median(self) -> float | None:
+        return statistics.median(self.values) if self.values else None
 
     @property
     def p99(self) -> float | None:
@@ -42,6 +42,8 @@ class Figure:
 
     @property
     def verdict(self) -> str:
+        if self.median is None:
+            return NOT_MEASURED
         if self.owed is None:
             return NO_PROMISE
         kept = self.median <= self.owed
@@ -54,7 +56,7 @@ class Figure:
             "figure": self.name,
             "unit": self.unit,
             "n": len(self.values),
-            "median": round(self.median, 4),
+            "median": None if self.median is None else round(self.median, 4),
             "p99": None if self.p99 is None else round(self.p99, 4),
             "owed": self.owed,
             "owedP99": self.owed_p99,

@@ -45,7 +45,7 @@ def _cells(figure: Figure) -> tuple[str, ...]:
     owed = [number(each) for each in (figure.owed, figure.owed_p99) if each is not None]
     return (
         figure.name,
-        f"{number(figure.median)} {figure.unit}",
+        "-" if figure.median is None else f"{number(figure.median)} {figure.unit}",
         "" if figure.p99 is None else number(figure.p99),
         " / ".join(owed) or "-",
         f"[{colour}]{figure.verdict}[/]",

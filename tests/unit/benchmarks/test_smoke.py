@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from benchmarks.figures import MISSED, NO_PROMISE, OK, Figure
+from benchmarks.figures import MISSED, NO_PROMISE, NOT_MEASURED, OK, Figure
 from benchmarks.harness import Benchmark, Run, measure_all
 
 ROOT = Path(__file__).parents[3]
@@ -45,6 +45,7 @@ def test_an_unknown_name_is_answered_with_the_known_ones():
         pytest.param(Figure("x", [1, 2, 9], "ms", owed=2), OK, id="the median counts, not one slow run"),
         pytest.param(Figure("x", [3], "ms", owed=2), MISSED, id="too slow"),
         pytest.param(Figure("x", [3], "ms"), NO_PROMISE, id="nothing is promised"),
+        pytest.param(Figure("x", [], "ms", owed=2), NOT_MEASURED, id="it was not there to be measured"),
         pytest.param(
             Figure("x", [1] * 98 + [9, 9], "ms", owed=2, owed_p99=3), MISSED, id="two in a hundred too slow"
         ),

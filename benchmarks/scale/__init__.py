@@ -1,0 +1,70 @@
+"""The operator on many nodes: its process and the API server are real, the nodes are objects.
+
+The API server is kube-apiserver with etcd where they were built (`make kubernetes`), else the simulator's.
+Where `GPUREADY_BENCH_PEER` names a built checkout of the original (`original.py` says how), the original is
+measured in the same run: the same nodes, an API server of its own started the same way, rounds in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from benchmarks.figures import Figure
+from benchmarks.harness import Run
+from benchmarks.scale import original, ours
+from benchmarks.scale.stage import LABELS, Round, Value
+
+ROUNDS = {100: 3, 1000: 3}  # of everything up to "ready"; small changes are looked at in the last one
+LABELS_OWED = 0.5
+NOT_HERE = "not measured here"
+
+
+async def measure(run: Run) -> list[Figure]:
+    figures = []
+    for count in run.pick((20,), (100, 1000), (100, 1000, 5000)):
+        figures += await _at(count, run)
+    return figures
+
+
+async def _at(count: int, run: Run) -> list[Figure]:
+    rounds = run.pick(1, ROUNDS.get(count, 1))
+    mine: list[list[Value]] = []
+    theirs: list[list[Value]] = []
+    for number in range(1, rounds + 1):
+        this = Round(count, run, last=number == rounds)
+        run.say(f"  {count} nodes, round {number} of {rounds}")
+        if original.is_here():
+            theirs.append(await original.measure(this))
+        mine.append(await ours.measure(this))
+    figures = [*_figures(f"{count} nodes", mine), _labels_ratio(count, mine, theirs)]
+    return figures + _figures(f"{count} nodes, the original", theirs)
+
+
+def _figures(prefix: str, rounds: Iterable[list[Value]]) -> list[Figure]:
+    """One figure for each name, with the values of all rounds that had it."""
+    found: dict[str, list[Value]] = {}
+    for values in rounds:
+        for value in values:
+            found.setdefault(value.name, []).append(value)
+    return [
+        Figure(
+            f"{prefix}: {name}",
+            [number for value in values for number in value.numbers],
+            values[-1].unit,
+            owed=values[-1].owed,
+            note=values[-1].note,
+        )
+        for name, values in found.items()
+    ]
+
+
+def _labels_ratio(count: int, mine: list[list[Value]], theirs: list[list[Value]]) -> Figure:
+    """Round by round: both met the same machine."""
+    pairs = zip(_seconds(mine), _seconds(theirs), strict=bool(theirs))
+    ratios = [here / there for here, there in pairs]
+    name = f"{count} nodes: all labels / the original's in the same round"
+    return Figure(name, ratios, "", owed=LABELS_OWED, note="" if theirs else NOT_HERE)
+
+
+def _seconds(rounds: list[list[Value]]) -> list[float]:
+    return [value.numbers[0] for values in rounds for value in values if value.name == LABELS]

@@ -41,6 +41,11 @@ class FakeApi:
     ) -> Object:
         return self._take("patch", resource, name, patch)
 
+    async def strategic_patch(
+        self, resource: Resource, name: str, patch: Any, *args: Any, **options: Any
+    ) -> None:
+        self._take("patch", resource, name, patch)
+
     async def json_patch(
         self, resource: Resource, name: str, patch: Any, *args: Any, **options: Any
     ) -> Object:

@@ -208,6 +208,7 @@ async def test_apply_and_patches_carry_manager_and_content_type(server: Scripted
     async with server.client() as client:
         await client.apply(DAEMONSETS, obj)
         await client.merge_patch(NODES, "n1", {"a": 1}, subresource="status")
+        await client.strategic_patch(NODES, "n1", {"a": 1})
         await client.json_patch(NODES, "n1", [{"op": "remove", "path": "/x"}])
 
     assert [(each.headers["Content-Type"], each.path_qs) for each in server.requests] == [
@@ -216,9 +217,21 @@ async def test_apply_and_patches_carry_manager_and_content_type(server: Scripted
             "/apis/apps/v1/namespaces/ns/daemonsets/d?fieldManager=gpuready&force=true",
         ),
         ("application/merge-patch+json", "/api/v1/nodes/n1/status?fieldManager=gpuready"),
+        ("application/strategic-merge-patch+json", "/api/v1/nodes/n1?fieldManager=gpuready"),
         ("application/json-patch+json", "/api/v1/nodes/n1?fieldManager=gpuready"),
     ]
     assert all(each.headers["User-Agent"].startswith("test/") for each in server.requests)
+
+
+async def test_of_an_answer_that_nobody_reads_only_the_metadata_is_asked_for(server: ScriptedServer) -> None:
+    server.answers = [gives({})]
+
+    async with server.client() as client:
+        await client.strategic_patch(NODES, "n1", {"metadata": {"labels": {"a": "b"}}})
+        await client.get(NODES, "n1")
+
+    asked = [each.headers["Accept"] for each in server.requests]
+    assert asked == ["application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1", "application/json"]
 
 
 async def test_delete_tells_propagation_and_preconditions(server: ScriptedServer) -> None:

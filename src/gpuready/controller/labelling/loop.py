@@ -49,7 +49,7 @@ class LabellingLoop(Loop):
             return
         patch["metadata"]["resourceVersion"] = version
         try:
-            await self._client.merge_patch(NODES, key, patch)
+            await self._client.strategic_patch(NODES, key, patch)
         except NotFound:
             return
         self._echoes.wrote(key, version)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 
 from gpuready import names
 from gpuready.kube.client import KubeClient
 from gpuready.kube.resources import NODES
 from gpuready.kube.trimmed import Node
-
-_STRATEGIC = "application/strategic-merge-patch+json"
 
 
 def is_unknown(node: Node) -> bool:
@@ -44,7 +41,6 @@ async def remove(client: KubeClient, node: Node) -> None:
 
 
 async def _patch(client: KubeClient, node: Node, conditions: list[dict[str, str]]) -> None:
-    # Strategic merge: conditions are a map by type, so the kubelet's own stay untouched.
-    path = NODES.path(name=node.metadata.name, subresource="status")
-    body = json.dumps({"status": {"conditions": conditions}}).encode()
-    await client.raw("PATCH", path, body=body, content_type=_STRATEGIC)
+    # Conditions are a map by type, so the kubelet's own stay untouched.
+    patch = {"status": {"conditions": conditions}}
+    await client.strategic_patch(NODES, node.metadata.name, patch, subresource="status")

@@ -110,7 +110,7 @@ class Uninstaller:
         if patch is None:
             return
         patch["metadata"]["resourceVersion"] = node.metadata.resource_version
-        await self._client.merge_patch(NODES, node.metadata.name, patch)
+        await self._client.strategic_patch(NODES, node.metadata.name, patch)
         log.info("node labels removed", node=node.metadata.name)
 
     async def _delete(self, name: str) -> None:

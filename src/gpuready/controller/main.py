@@ -82,7 +82,7 @@ async def _operate(
     events = EventRecorder(client, "gpuready-operator")
     uninstaller = Uninstaller(client, caches, events, patience_s=_number(env, PATIENCE_ENV, PATIENCE_S))
     silence_s = _number(env, SILENCE_ENV, SILENCE_S)
-    nodes = NodesLoop(client, caches, current, uninstaller, silence_s=silence_s)
+    nodes = NodesLoop(client, caches, current, uninstaller, silence_s=silence_s, labels=labelling.round)
     policy = PolicyLoop(client, caches, current, nodes, events, image, env)
     loops = (labelling, nodes, policy)
     metrics = Metrics(client, caches, current, policy, loops)

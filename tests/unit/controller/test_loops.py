@@ -58,7 +58,8 @@ class Controller:
         current = CurrentPolicy(self.caches.policies, self.schemas)
         events = EventRecorder(client, "test")
         self.labelling = LabellingLoop(client, self.caches, current)
-        self.nodes = NodesLoop(client, self.caches, current, Uninstaller(client, self.caches, events))
+        uninstaller = Uninstaller(client, self.caches, events)
+        self.nodes = NodesLoop(client, self.caches, current, uninstaller, labels=self.labelling.round)
         self.policy = PolicyLoop(client, self.caches, current, self.nodes, events, "gpuready:test")
 
 
@@ -213,3 +214,26 @@ def test_a_refusal_ends_with_its_time_with_another_text_and_with_the_object():
     assert len(refusals) == 0
     refusals.add("DaemonSet/a", {"spec": 1}, overloaded())
     assert len(refusals) == 0, "that may pass"
+
+
+async def test_every_node_is_labelled_before_any_gpunode_is_made():
+    """Labels bring the operands' pods to the nodes; a GPUNode is of use when one of those runs."""
+    names_ = ["a", "b", "c"]
+    api = FakeApi(clusterpolicies=[policy()], nodes=[gpu_node(name) for name in names_])
+
+    async with controller(api) as made:
+        making = asyncio.create_task(made.nodes.run())
+        await run_until(made.labelling, lambda: len(api.sent) == 6)
+        making.cancel()
+
+    assert [each.rsplit(" ", 1)[0] for each in api.sent] == ["patch nodes"] * 3 + ["create gpunodes"] * 3
+
+
+async def test_a_node_that_cannot_be_labelled_does_not_keep_others_from_their_gpunode():
+    api = FakeApi(clusterpolicies=[policy()], nodes=[gpu_node("bad"), gpu_node("good")])
+    api.refuse["bad"] = overloaded()
+
+    async with controller(api) as made:
+        making = asyncio.create_task(made.nodes.run())
+        await run_until(made.labelling, lambda: "create gpunodes good" in api.sent)
+        making.cancel()

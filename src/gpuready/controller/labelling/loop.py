@@ -9,6 +9,7 @@ from gpuready.controller.echoes import Echoes
 from gpuready.controller.labelling.decision import LabelFacts, LabelPolicy, decide
 from gpuready.controller.loop import Loop
 from gpuready.controller.nodes.summary import GPUNodeSummary
+from gpuready.controller.rounds import Round
 from gpuready.kube.client import KubeClient
 from gpuready.kube.errors import NotFound
 from gpuready.kube.resources import NODES
@@ -25,6 +26,7 @@ class LabellingLoop(Loop):
         self._caches = caches
         self._current = current
         self._echoes = Echoes()
+        self.round = Round()
         caches.nodes.add_handler(self._on_node)
         caches.gpu_nodes.add_handler(self._on_gpu_node)
         current.on_change(self._all)
@@ -34,6 +36,12 @@ class LabellingLoop(Loop):
         self._all()
 
     async def reconcile(self, key: str) -> None:
+        try:
+            await self._keep_labels(key)
+        finally:
+            self.round.had_its_turn(key)
+
+    async def _keep_labels(self, key: str) -> None:
         node = self._caches.nodes.get(key)
         policy = self._current.effective
         # Without a policy the nodes loop takes the labels away, when the node agent has cleaned up.
@@ -64,8 +72,10 @@ class LabellingLoop(Loop):
             self.queue.add(new.metadata.name)
 
     def _all(self) -> None:
-        for node in self._caches.nodes.values():
-            self.queue.add(node.metadata.name)
+        names = self._caches.nodes.keys()
+        self.round.begin(names)
+        for name in names:
+            self.queue.add(name)
 
 
 def facts_of(node: Node, summary: GPUNodeSummary | None) -> LabelFacts:

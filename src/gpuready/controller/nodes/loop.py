@@ -25,6 +25,7 @@ from gpuready.controller.nodes.driver_pod import asked_version, config_of, drive
 from gpuready.controller.nodes.silence import silence_of
 from gpuready.controller.nodes.summary import DriverSummary, GPUNodeSummary
 from gpuready.controller.nodes.uninstall import Uninstaller
+from gpuready.controller.rounds import Round
 from gpuready.kube.client import KubeClient
 from gpuready.kube.errors import AlreadyExists, NotFound
 from gpuready.kube.resources import GPU_NODES
@@ -47,7 +48,9 @@ class NodesLoop(Loop):
         uninstaller: Uninstaller,
         *,
         silence_s: float = SILENCE_S,
+        labels: Round | None = None,
     ) -> None:
+        """`labels` are written first: they bring pods to the nodes, a GPUNode is read by one of those."""
         super().__init__("nodes", workers=WORKERS)
         self._client = client
         self._caches = caches
@@ -55,6 +58,9 @@ class NodesLoop(Loop):
         self._silence_s = silence_s
         self._silent_since: dict[str, float] = {}
         self._echoes = Echoes()
+        self._labels = labels or Round()
+        self._labels.when_over(self._on_labels)
+        self._waiting: set[str] = set()  # for the labels of all nodes
         self.uninstaller = uninstaller
         caches.nodes.add_handler(self._on_node)
         caches.gpu_nodes.add_handler(self._on_gpu_node)
@@ -65,6 +71,7 @@ class NodesLoop(Loop):
     def begin(self) -> None:
         self._echoes = Echoes()
         self._silent_since.clear()
+        self._waiting.clear()
         self.uninstaller.begin()
         self._all()
         for summary in self._caches.gpu_nodes.values():  # their nodes may be gone
@@ -105,6 +112,9 @@ class NodesLoop(Loop):
         version = summary.metadata.resource_version if summary else ""
         if wait_s := self._echoes.wait_s(name, version):
             self.queue.add_after(name, wait_s)
+            return
+        if summary is None and not self._labels.is_over:
+            self._waiting.add(name)
             return
         spec = self._desired(node, policy, summary)
         if summary is not None and summary.spec == spec:
@@ -217,6 +227,11 @@ class NodesLoop(Loop):
 
     def _on_policy(self) -> None:
         self._all()
+
+    def _on_labels(self) -> None:
+        waiting, self._waiting = self._waiting, set()
+        for name in waiting:
+            self.queue.add(name)
 
     def _all(self) -> None:
         for node in self._caches.nodes.values():

@@ -12,6 +12,8 @@ from gpuready.controller.nodes.summary import GPUNodeSummary, decode_gpunode
 from gpuready.kube import resources
 from gpuready.kube.cache import WatchCache
 from gpuready.kube.client import KubeClient
+from gpuready.kube.contact import Contact
+from gpuready.kube.errors import Unreachable
 from gpuready.kube.resources import Resource
 from gpuready.kube.trimmed import Node, Pod, decode_node, decode_pod
 
@@ -74,6 +76,8 @@ def _decode_own_node(raw: bytes) -> Node:
 class Caches:
     """One watch per kind; `owned` is keyed by kind ("DaemonSet").
 
+    A kind that the server keeps from us stays unsynced: nobody may take it for empty, the rest goes on.
+
     service_monitor_crd   empty while the API server knows no ServiceMonitors; they are watched only then
 
     own_pods   the node agent's and the driver's: the two whose absence their node cannot explain itself
@@ -88,15 +92,19 @@ class Caches:
     owned: Mapping[str, WatchCache[dict[str, Any]]]
     service_monitors: WatchCache[dict[str, Any]]
     service_monitor_crd: WatchCache[dict[str, Any]]
+    contact: Contact
 
     @classmethod
     def of(cls, client: KubeClient, namespace: str) -> Caches:
+        contact = Contact()
+
         def owned_of(kind: Resource) -> WatchCache[dict[str, Any]]:
             return WatchCache(
                 client,
                 kind,
                 namespace=namespace if kind.namespaced else None,
                 label_selector=names.OPERAND_LABEL,
+                contact=contact,
             )
 
         own_pods = WatchCache(
@@ -105,26 +113,35 @@ class Caches:
             namespace=namespace,
             label_selector=f"{names.OPERAND_LABEL} in ({AGENT},{DRIVER})",
             decode=_decode_own_pod,
+            contact=contact,
         )
         own_pods.add_index(_BY_NODE, lambda pod: [f"{operand_of(pod)}/{pod.node_name}"])
         return cls(
             namespace=namespace,
-            policies=WatchCache(client, resources.CLUSTER_POLICIES),
-            nodes=WatchCache(client, resources.NODES, decode=_decode_own_node),
-            gpu_nodes=WatchCache(client, resources.GPU_NODES, decode=decode_gpunode),
+            policies=WatchCache(client, resources.CLUSTER_POLICIES, contact=contact),
+            nodes=WatchCache(client, resources.NODES, decode=_decode_own_node, contact=contact),
+            gpu_nodes=WatchCache(client, resources.GPU_NODES, decode=decode_gpunode, contact=contact),
             own_pods=own_pods,
-            configmaps=WatchCache(client, resources.CONFIGMAPS, namespace=namespace),
+            configmaps=WatchCache(client, resources.CONFIGMAPS, namespace=namespace, contact=contact),
             owned={kind.kind: owned_of(kind) for kind in OWNED_KINDS},
             service_monitors=owned_of(resources.SERVICE_MONITORS),
             service_monitor_crd=WatchCache(
-                client, resources.CRDS, field_selector=f"metadata.name={SERVICE_MONITORS_CRD}"
+                client,
+                resources.CRDS,
+                field_selector=f"metadata.name={SERVICE_MONITORS_CRD}",
+                contact=contact,
             ),
+            contact=contact,
         )
 
     @property
     def all(self) -> list[WatchCache[Any]]:
         first: list[WatchCache[Any]] = [self.policies, self.nodes, self.gpu_nodes]
         return [*first, self.own_pods, self.configmaps, *self.owned.values(), self.service_monitor_crd]
+
+    @property
+    def _watching(self) -> list[WatchCache[Any]]:
+        return [*self.all, *([self.service_monitors] if self.serves_service_monitors else [])]
 
     @property
     def serves_service_monitors(self) -> bool:
@@ -143,11 +160,24 @@ class Caches:
         await served.wait()
         await self.service_monitors.run()
 
+    async def wait_answered(self) -> None:
+        """Until every kind was listed or is kept from us."""
+        for cache in self.all:
+            await cache.wait_answered()
+        if self.serves_service_monitors:
+            await self.service_monitors.wait_answered()
+
     async def wait_synced(self) -> None:
         for cache in self.all:
             await cache.wait_synced()
         if self.serves_service_monitors:
             await self.service_monitors.wait_synced()
+
+    @property
+    def troubles(self) -> list[str]:
+        """What cannot be read any more, or never could, in the server's words."""
+        found = {cache.resource.plural: cache.trouble for cache in self._watching if cache.trouble}
+        return [str(exc) for exc in found.values() if not isinstance(exc, Unreachable)]
 
     @property
     def synced(self) -> bool:
@@ -160,8 +190,11 @@ class Caches:
         return self.own_pods.by_index(_BY_NODE, f"{DRIVER}/{node}")
 
     def find_owned(self, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
-        cache = self.service_monitors if kind == resources.SERVICE_MONITORS.kind else self.owned[kind]
-        return cache.get(f"{namespace}/{name}" if namespace else name)
+        return self.cache_of(kind).get(f"{namespace}/{name}" if namespace else name)
+
+    def cache_of(self, kind: str) -> WatchCache[dict[str, Any]]:
+        """Of a kind that our manifests use."""
+        return self.service_monitors if kind == resources.SERVICE_MONITORS.kind else self.owned[kind]
 
     def all_owned(self) -> list[dict[str, Any]]:
         """Every object of ours, in the order of the kinds."""

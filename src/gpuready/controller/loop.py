@@ -11,14 +11,23 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
 
+from gpuready.controller.troubles import Troubles
 from gpuready.errors import GPUReadyError
-from gpuready.kube.errors import Conflict, Unreachable
+from gpuready.kube.errors import ApiStatusError, Away, Conflict, is_passing
 from gpuready.kube.queue import WorkQueue
 from gpuready.log import get_logger
 
 # While the API server is away every try fails alike: it says nothing about the key, so the wait does not
 # grow and nothing is left waiting for a minute when the server is back.
 AWAY_RETRY_S = 2.0
+# So often in a row it may be somebody else's turn before it is worth a word.
+CONFLICTS_BEFORE_TROUBLE = 5
+
+
+class Postponed(GPUReadyError):
+    """Not done, already told, and to be tried again; `retry_after` is the server's wish in seconds."""
+
+    retry_after: float | None = None
 
 
 class Loop(ABC):
@@ -30,6 +39,7 @@ class Loop(ABC):
         self.on_pass: Callable[[float], None] = lambda duration_s: None
         self._workers = workers
         self._log = get_logger(f"controller.{name}")
+        self.troubles = Troubles(name, self._log)
 
     @property
     def failed(self) -> int:
@@ -41,6 +51,9 @@ class Loop(ABC):
 
     def begin(self) -> None:  # noqa: B027, a loop without a memory has nothing to forget
         """A term begins: others have acted since the last. Forget what it knew, and look at every key."""
+
+    def look_again(self) -> None:  # noqa: B027, nothing to look at is fine
+        """Something that was kept from us can be read: decide on everything anew."""
 
     async def run(self) -> None:
         """One term, until cancelled."""
@@ -67,17 +80,20 @@ class Loop(ABC):
     async def _result_of(self, key: str) -> str:
         try:
             await self.reconcile(key)
-        except Conflict:
+        except Conflict as exc:
             # Somebody wrote in between; the watch brings the newer object.
-            self.queue.add_rate_limited(key)
+            self._put_off(key, exc, tell=self.queue.retries(key) >= CONFLICTS_BEFORE_TROUBLE)
             return "conflict"
-        except Unreachable as exc:
+        except Away as exc:
             self.queue.add_after(key, AWAY_RETRY_S)
             self._log.debug("API server away", key=key, error=str(exc), retry_in_s=AWAY_RETRY_S)
             return "away"
+        except Postponed as exc:
+            self._put_off(key, exc, tell=False)
+            return "failed"
         except GPUReadyError as exc:
-            wait = self.queue.add_rate_limited(key)
-            self._log.warning("not reconciled", key=key, error=str(exc), retry_in_s=round(wait, 1))
+            # What may pass by itself is worth a word when it happens twice.
+            self._put_off(key, exc, tell=not is_passing(exc) or self.queue.retries(key) > 0)
             return "failed"
         except Exception:
             # A mistake of ours in one object must not stop the others.
@@ -85,4 +101,12 @@ class Loop(ABC):
             self._log.exception("not reconciled", key=key)
             return "failed"
         self.queue.forget(key)
+        self.troubles.over(key)
         return "ok"
+
+    def _put_off(self, key: str, exc: GPUReadyError, *, tell: bool) -> None:
+        asked = exc.retry_after if isinstance(exc, ApiStatusError | Postponed) else None
+        wait_s = self.queue.add_rate_limited(key, at_least_s=asked or 0.0)
+        if tell:
+            self.troubles.failed(key, str(exc), wait_s)
+        self._log.debug("put off", key=key, error=str(exc), retry_in_s=round(wait_s, 1))

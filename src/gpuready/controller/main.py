@@ -6,6 +6,7 @@ import asyncio
 import signal
 import socket
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from gpuready import names
 from gpuready.controller import http
@@ -20,6 +21,7 @@ from gpuready.controller.nodes.uninstall import PATIENCE_S, Uninstaller
 from gpuready.controller.policy.loop import PolicyLoop
 from gpuready.controller.schemas import ServedSchemas
 from gpuready.errors import UsageError
+from gpuready.kube.cache import WatchCache
 from gpuready.kube.client import KubeClient
 from gpuready.kube.events import EventRecorder
 from gpuready.kube.fence import Fence
@@ -83,7 +85,8 @@ async def _operate(
     uninstaller = Uninstaller(client, caches, events, patience_s=_number(env, PATIENCE_ENV, PATIENCE_S))
     silence_s = _number(env, SILENCE_ENV, SILENCE_S)
     nodes = NodesLoop(client, caches, current, uninstaller, silence_s=silence_s, labels=labelling.round)
-    policy = PolicyLoop(client, caches, current, nodes, events, image, env)
+    others = (labelling, nodes)
+    policy = PolicyLoop(client, caches, current, nodes, events, image, env, others=others)
     loops = (labelling, nodes, policy)
     metrics = Metrics(client, caches, current, policy, loops)
     own.observer = client.observer
@@ -93,15 +96,25 @@ async def _operate(
         group.create_task(caches.run())
         group.create_task(schemas.run())
         # Decisions on half-known caches would take labels away, so the loops start when all is listed; and
-        # who cannot see must not keep the Lease from who can.
-        await caches.wait_synced()
+        # who cannot see must not keep the Lease from who can. But what the server keeps from every replica
+        # must not keep us from the rest: who needs it, waits for it.
+        await caches.wait_answered()
         await schemas.wait_known()
         log.info("operator started", namespace=namespace, nodes=len(caches.nodes), image=image)
+        for cache in caches.all:
+            if not cache.synced:
+                group.create_task(_look_again_when_listed(cache, loops))
         if leadership is None:
             await _lead(loops, metrics)
         else:
             metrics.leader = False
             await leadership.run(lambda: _lead(loops, metrics))
+
+
+async def _look_again_when_listed(cache: WatchCache[Any], loops: Iterable[Loop]) -> None:
+    await cache.wait_synced()
+    for loop in loops:
+        loop.look_again()
 
 
 async def _lead(loops: Iterable[Loop], metrics: Metrics) -> None:
@@ -129,9 +142,11 @@ async def _serve(
         return 200, http.TEXT, b"ok\n"
 
     def ready() -> http.Answer:
-        waiting = [cache.resource.plural for cache in caches.all if not cache.synced]
+        waiting = [cache for cache in caches.all if not cache.synced]
         if waiting:
-            return 503, http.TEXT, f"waiting for the first list of {', '.join(waiting)}\n".encode()
+            listed = ", ".join(cache.resource.plural for cache in waiting)
+            why = [f"{cache.trouble}\n" for cache in waiting if cache.trouble]
+            return 503, http.TEXT, "".join([f"waiting for the first list of {listed}\n", *why]).encode()
         is_ready, text = leadership.readiness() if leadership else (True, "ok")
         return 200 if is_ready else 503, http.TEXT, f"{text}\n".encode()
 

@@ -74,6 +74,7 @@ class WatchCache(Generic[T]):
         self._indices: dict[str, dict[str, dict[str, T]]] = {}
         self._version = ""
         self._synced = asyncio.Event()
+        self._answered = asyncio.Event()
 
     # --- what is known -----------------------------------------------------------------------------------
 
@@ -100,6 +101,10 @@ class WatchCache(Generic[T]):
 
     async def wait_synced(self) -> None:
         await self._synced.wait()
+
+    async def wait_answered(self) -> None:
+        """Until the list was seen, or the server has said for good that we may not see it."""
+        await self._answered.wait()
 
     # --- who is told -------------------------------------------------------------------------------------
 
@@ -153,6 +158,7 @@ class WatchCache(Generic[T]):
         self._version = version
         self._failures = 0
         self._synced.set()
+        self._answered.set()
 
     async def _watch(self) -> bool:
         heard = False
@@ -194,6 +200,7 @@ class WatchCache(Generic[T]):
             return  # a server that starts, or is busy
         if isinstance(exc, Forbidden):
             self._version = ""
+            self._answered.set()
         self.trouble = exc
         if self._contact is not None:
             self._contact.failed(self.resource.plural, exc)

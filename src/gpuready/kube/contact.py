@@ -6,6 +6,8 @@ matters.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from gpuready.errors import GPUReadyError
 from gpuready.kube.errors import Away
 from gpuready.log import Logger, get_logger
@@ -18,6 +20,7 @@ class Contact:
         self._log = log or get_logger("kube")
         self._away = ""
         self._kept_from: dict[str, str] = {}
+        self.on_change: Callable[[], None] = lambda: None  # something can no longer, or again, be read
 
     def failed(self, what: str, exc: GPUReadyError) -> None:
         """A watch has found no way, more than once unless the server is away."""
@@ -28,6 +31,7 @@ class Contact:
         elif self._kept_from.get(what) != str(exc):
             self._kept_from[what] = str(exc)
             self._log.warning("cannot be read", resource=what, error=str(exc))
+            self.on_change()
 
     def works(self, what: str) -> None:
         if self._away:
@@ -35,3 +39,4 @@ class Contact:
             self._log.info("API server answers again")
         if self._kept_from.pop(what, None):
             self._log.info("can be read again", resource=what)
+            self.on_change()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import random
 from collections import deque
 
 FIRST_RETRY_S = 0.1
@@ -106,9 +107,12 @@ class WorkQueue:
         self._ledger.add_at(key, now + delay_s, now)
         self._wake()
 
-    def add_rate_limited(self, key: str) -> float:
-        """Come again after a wait that doubles with each call until `forget`; returns the seconds."""
-        delay_s = self._ledger.next_retry_s(key)
+    def add_rate_limited(self, key: str, *, at_least_s: float = 0.0) -> float:
+        """Come again after a wait that doubles with each call until `forget`; returns the seconds.
+
+        Up to a fifth longer, so that what failed together does not come again together.
+        """
+        delay_s = max(self._ledger.next_retry_s(key), at_least_s) * random.uniform(1.0, 1.2)
         self.add_after(key, delay_s)
         return delay_s
 

@@ -14,14 +14,20 @@ Object = dict[str, Any]
 
 
 class FakeApi:
-    """`refuse` maps the name of an object to the error that each write of it gets."""
+    """`refuse` maps the name of an object to the error that each write of it gets.
+
+    hidden   the same for lists, by plural
+    """
 
     def __init__(self, **objects: list[Object]) -> None:
         self.objects = objects  # by plural
         self.refuse: dict[str, Exception] = {}
+        self.hidden: dict[str, Exception] = {}
         self.sent: list[str] = []  # "apply daemonsets nvidia-driver-daemonset"
 
     async def list_decoded(self, resource: Resource, decode: Any, **scope: Any) -> tuple[list[Any], str]:
+        if resource.plural in self.hidden:
+            raise self.hidden[resource.plural]
         found = self.objects.get(resource.plural, [])
         return [decode(json.dumps(obj).encode()) for obj in found], "1"
 

@@ -22,7 +22,7 @@ from gpuready.controller.policy.loop import PolicyLoop
 from gpuready.controller.policy.refusals import RETRY_S, Refusals
 from gpuready.controller.schemas import ServedSchemas
 from gpuready.errors import GPUReadyError
-from gpuready.kube.errors import Unreachable
+from gpuready.kube.errors import Away
 from gpuready.kube.events import EventRecorder
 
 PLUGIN = "nvidia-device-plugin-daemonset"
@@ -138,7 +138,7 @@ async def test_an_answer_that_may_pass_is_tried_again_by_the_loop():
 
 async def test_an_api_server_that_is_away_is_no_failure_of_any_object():
     api = FakeApi(clusterpolicies=[policy()])
-    api.refuse[PLUGIN] = Unreachable("no answer")
+    api.refuse[PLUGIN] = Away("no answer")
 
     async with controller(api) as made:
         await run_until(made.policy, lambda: f"apply daemonsets {PLUGIN}" in api.sent)
@@ -202,7 +202,7 @@ def test_a_refusal_ends_with_its_time_with_another_text_and_with_the_object():
     now = [0.0]
     refusals = Refusals(lambda: now[0])
     refusals.add("DaemonSet/a", {"spec": 1}, invalid("no"))
-    assert "no" in (refusals.find("DaemonSet/a", {"spec": 1}) or "")
+    assert "no" in str(refusals.find("DaemonSet/a", {"spec": 1}))
     assert refusals.find("DaemonSet/a", {"spec": 2}) is None
 
     refusals.add("DaemonSet/a", {"spec": 1}, invalid())

@@ -12,7 +12,7 @@ from tests.unit.controller.exposed import everything, gpu_node, node, operand, p
 
 from gpuready.controller import metrics
 from gpuready.errors import GPUReadyError
-from gpuready.kube.errors import Unreachable, error_of
+from gpuready.kube.errors import Away, error_of
 
 ORIGINALS = (
     "gpu_operator_gpu_nodes_total",
@@ -157,7 +157,7 @@ async def test_no_counter_ever_decreases_also_while_a_pass_is_under_way() -> Non
         loop.raises = {
             "fails": GPUReadyError("no"),
             "conflicts": error_of(409, {"reason": "Conflict"}),
-            "away": Unreachable("gone"),
+            "away": Away("gone"),
             "breaks": RuntimeError("a mistake"),
         }
         task = asyncio.create_task(loop.run())

@@ -47,6 +47,8 @@ class LabellingLoop(Loop):
         # Without a policy the nodes loop takes the labels away, when the node agent has cleaned up.
         if node is None or policy is None or node.metadata.deleting:
             return
+        if not self._caches.gpu_nodes.synced:
+            return  # who owns the driver is not known
         summary = self._caches.gpu_nodes.get(key)
         patch = decide(facts_of(node, summary), label_policy_of(policy))
         if patch is None:
@@ -70,6 +72,9 @@ class LabellingLoop(Loop):
     def _on_gpu_node(self, old: GPUNodeSummary | None, new: GPUNodeSummary | None) -> None:
         if new is not None and (old is None or old.status.driver.owner != new.status.driver.owner):
             self.queue.add(new.metadata.name)
+
+    def look_again(self) -> None:
+        self._all()
 
     def _all(self) -> None:
         names = self._caches.nodes.keys()

@@ -24,12 +24,14 @@ Spec = dict[str, Any]
 class ConfigSource:
     """The ConfigMap that the policy names for the device plugin.
 
-    data    key -> text; None when the ConfigMap does not exist
+    data         key -> text; None when the ConfigMap does not exist
+    unreadable   why nobody can say whether it does, in the server's words
     """
 
     name: str
     data: Mapping[str, str] | None
     namespace: str = names.OPERATOR_NAMESPACE
+    unreadable: str = ""
 
     @property
     def full_name(self) -> str:
@@ -89,6 +91,13 @@ def _plugin_config(
     key = (
         asked or (policy.spec.device_plugin.config.default if policy.spec.device_plugin.config else "") or ""
     )
+    if source.unreadable:
+        error = _error(
+            "ConfigMapUnreadable",
+            f"the ConfigMap {source.full_name} cannot be read: {source.unreadable}",
+            "give the operator back its rules: gpuready rbac | kubectl apply --server-side -f -",
+        )
+        return _kept(last, error, key, [])
     available = sorted(source.data or {})
     if source.data is None:
         error = _error(

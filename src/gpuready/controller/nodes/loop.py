@@ -78,6 +78,8 @@ class NodesLoop(Loop):
             self.queue.add(summary.metadata.name)
 
     async def reconcile(self, key: str) -> None:
+        if not (self._caches.nodes.synced and self._caches.gpu_nodes.synced):
+            return  # what we may not see is not absent
         node = self._caches.nodes.get(key)
         if node is None or node.metadata.deleting:
             self._silent_since.pop(key, None)
@@ -126,7 +128,7 @@ class NodesLoop(Loop):
         self._echoes.wrote(name, version)
 
     def _desired(self, node: Node, policy: ClusterPolicy, summary: GPUNodeSummary | None) -> Spec:
-        return spec_of(
+        spec = spec_of(
             node,
             policy,
             summary,
@@ -134,11 +136,20 @@ class NodesLoop(Loop):
             driver_pods=self._caches.drivers_on(node.metadata.name),
             find_daemonset=lambda name: self._caches.find_owned("DaemonSet", self._caches.namespace, name),
         )
+        seen = self._caches.own_pods.synced and self._caches.owned["DaemonSet"].synced
+        if summary is not None and not seen:
+            # A driver's pod that we may not see says nothing new about its driver.
+            spec["driver"].pop("trouble", None)
+            spec["driver"] |= {k: v for k, v in summary.spec.get("driver", {}).items() if k == "trouble"}
+        return spec
 
     def _config_source(self, policy: ClusterPolicy) -> ConfigSource | None:
         config = policy.spec.device_plugin.config
         if not config.name:
             return None
+        if not self._caches.configmaps.synced:
+            why = str(self._caches.configmaps.trouble or "they were not listed yet")
+            return ConfigSource(config.name, None, self._caches.namespace, unreadable=why)
         found = self._caches.configmaps.get(f"{self._caches.namespace}/{config.name}")
         data = None if found is None else found.get("data") or {}
         return ConfigSource(config.name, data, self._caches.namespace)
@@ -190,7 +201,9 @@ class NodesLoop(Loop):
             self._log.warning("node agent silent", node=name, reason=why)
 
     def silence_of(self, node: Node) -> str:
-        """Why nobody speaks for this node, "" when the agent does."""
+        """Why nobody speaks for this node, "" when the agent does or we may not see its pod."""
+        if not self._caches.own_pods.synced:
+            return ""
         return silence_of(node, self._caches.agents_on(node.metadata.name))
 
     # --- what wakes it -----------------------------------------------------------------------------------
@@ -232,6 +245,9 @@ class NodesLoop(Loop):
         waiting, self._waiting = self._waiting, set()
         for name in waiting:
             self.queue.add(name)
+
+    def look_again(self) -> None:
+        self._all()
 
     def _all(self) -> None:
         for node in self._caches.nodes.values():

@@ -59,6 +59,8 @@ class Uninstaller:
 
     async def clean(self, node: Node) -> float:
         """One step for this node; returns seconds to come back after, 0 when done or an event will tell."""
+        if not (self._caches.own_pods.synced and self._caches.owned["DaemonSet"].synced):
+            return 0.0  # an agent that we may not see is not gone
         name = node.metadata.name
         summary = self._caches.gpu_nodes.get(name)
         if summary is not None and not summary.status.uninstalled:
@@ -75,7 +77,7 @@ class Uninstaller:
 
     def is_clean(self) -> bool:
         """No GPUNode is left: the node agents have nothing more to do."""
-        return len(self._caches.gpu_nodes) == 0
+        return self._caches.gpu_nodes.synced and len(self._caches.gpu_nodes) == 0
 
     async def _ask(self, summary: GPUNodeSummary) -> None:
         name = summary.metadata.name

@@ -6,7 +6,7 @@ observe (caches) -> plan (pure) -> apply and prune (only what differs) -> report
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,7 +17,7 @@ from gpuready.controller.conditional import replacing
 from gpuready.controller.current import CurrentPolicy
 from gpuready.controller.echoes import Echoes
 from gpuready.controller.labelling.decision import is_gpu_node
-from gpuready.controller.loop import Loop
+from gpuready.controller.loop import Loop, Postponed
 from gpuready.controller.nodes.condition import is_unknown
 from gpuready.controller.nodes.loop import NodesLoop
 from gpuready.controller.nodes.summary import GPUNodeSummary
@@ -34,10 +34,10 @@ from gpuready.controller.policy.status import (
     status_of,
 )
 from gpuready.controller.policy.view import facts_of, is_labelled_by_nfd, named_configs, view_of
-from gpuready.errors import GPUReadyError
+from gpuready.errors import ApiError, GPUReadyError
 from gpuready.kube.apply import Applied, Applier, Change
 from gpuready.kube.client import KubeClient
-from gpuready.kube.errors import ApiStatusError, NotFound
+from gpuready.kube.errors import ApiStatusError, Away, NotFound, Unreachable, is_passing
 from gpuready.kube.events import NORMAL, WARNING, EventRecorder
 from gpuready.kube.resources import CLUSTER_POLICIES, resource_of
 from gpuready.kube.trimmed import Node
@@ -45,6 +45,7 @@ from gpuready.operands.contract import ClusterView
 from gpuready.operands.driver.pools import BASE_NAME
 from gpuready.operands.node_agent import manifest as node_agent
 
+Failures = dict[str, GPUReadyError]  # object "Kind/name" -> why it could not be written
 KEY = "policy"
 STATUS_INTERVAL_S = 1.0
 # While only counts and messages move (a rollout, a hundred nodes that join), this often is enough.
@@ -65,8 +66,14 @@ class PolicyLoop(Loop):
         events: EventRecorder,
         own_image: str,
         images: Mapping[str, str] | None = None,
+        *,
+        others: Sequence[Loop] = (),
     ) -> None:
-        """images: the operator's environment, for images that the policy leaves open."""
+        """What it needs beside client and caches.
+
+        images   the operator's environment, for images that the policy leaves open
+        others   the loops whose troubles the status tells too
+        """
         super().__init__("policy")
         self._client = client
         self._caches = caches
@@ -75,8 +82,11 @@ class PolicyLoop(Loop):
         self._events = events
         self._own_image = own_image
         self._images = images or {}
+        self._others = others
         self._applier = Applier(client)
         self._refusals = Refusals()
+        self._failing: set[str] = set()  # objects that the last pass could not write
+        self._told: dict[str, str] = {}
         self._written: dict[str, float] = {}
         self._echoes = Echoes()
         self._rested_at = 0.0
@@ -87,6 +97,7 @@ class PolicyLoop(Loop):
     def begin(self) -> None:
         self._applier = Applier(self._client)
         self._refusals = Refusals()
+        self._failing, self._told = set(), {}
         self._written, self._echoes, self._rested_at = {}, Echoes(), 0.0
         self.queue.add(KEY)
 
@@ -103,22 +114,46 @@ class PolicyLoop(Loop):
             if self._current.is_absent:
                 await self._remove_everything()
             return
-        failures: dict[str, str] = {}
+        failures: Failures = {}
         plan = None
-        if active.policy is not None:
+        if not self._caches.nodes.synced:
+            pass  # what suits a cluster that we may not see cannot be planned
+        elif active.policy is not None:
             plan = self._plan(active, active.policy)
             failures = await self._apply(plan)
-            failures.update(await self._prune(plan))
+            failures.update(
+                await self._delete(pruning.surplus(self._caches.all_owned(), plan.keys, plan.refused))
+            )
         elif self._current.effective is not None:
             # Nothing is applied, but what runs is still told.
             plan = self._plan(active, self._current.effective)
-        await self._report(active, plan, failures)
+        await self._report(active, plan, self._worth_telling(failures))
         self._refusals.keep(failures)
         if len(self._refusals):
             self.queue.add_after(KEY, RETRY_S)
-        passing = [why for key, why in failures.items() if key not in self._refusals]
-        if passing:
-            raise GPUReadyError(f"{len(passing)} objects could not be written", why="; ".join(passing))
+        self._come_again({key: exc for key, exc in failures.items() if key not in self._refusals})
+
+    def _worth_telling(self, failures: Failures) -> dict[str, str]:
+        """What may pass by itself is worth a word when it happens twice."""
+        told = {
+            key: str(exc)
+            for key, exc in failures.items()
+            if key in self._failing or key in self._refusals or not is_passing(exc)
+        }
+        for key, why in told.items():
+            if self._told.get(key) != why:
+                self._log.warning("object not written", object=key, error=why)
+        self._failing, self._told = set(failures), told
+        return told
+
+    def _come_again(self, failures: Failures) -> None:
+        if failures:
+            postponed = Postponed(
+                f"{len(failures)} objects could not be written", why="; ".join(map(str, failures.values()))
+            )
+            asked = [exc.retry_after or 0 for exc in failures.values() if isinstance(exc, ApiStatusError)]
+            postponed.retry_after = max(asked, default=None)
+            raise postponed
 
     # --- observe -----------------------------------------------------------------------------------------
 
@@ -147,6 +182,7 @@ class PolicyLoop(Loop):
             gpu_nodes={summary.metadata.name: summary for summary in self._caches.gpu_nodes.values()},
             daemonsets={obj["metadata"]["name"]: obj for obj in self._caches.owned["DaemonSet"].values()},
             failures=failures,
+            troubles=self._troubles(),
             agent_name=node_agent.DAEMONSET,
         )
 
@@ -160,24 +196,36 @@ class PolicyLoop(Loop):
         silence = "" if by_nfd or seen else self._nodes.silence_of(node)
         return NodeView(node.metadata.name, labels, silence=silence, undiscovered=node.ready and not seen)
 
+    def _troubles(self) -> list[str]:
+        return [*self._caches.troubles, *(text for loop in self._others for text in loop.troubles.texts())]
+
     # --- apply and prune ---------------------------------------------------------------------------------
 
-    async def _apply(self, plan: Plan) -> dict[str, str]:
-        """Every object in turn; one that fails is named and does not stop the others."""
-        failures = {}
+    async def _apply(self, plan: Plan) -> Failures:
+        """Every object in turn; one that fails is named and does not stop the others.
+
+        raises  Away: then no other would do better
+        """
+        failures: Failures = {}
         for obj in plan.objects:
             kind, _, name = key_of(obj)
             key = f"{kind}/{name}"
-            if why := self._refusals.find(key, obj):
-                failures[key] = why
+            if known := self._refusals.find(key, obj) or self._hidden(kind):
+                failures[key] = known
                 continue
             try:
                 await self._apply_one(obj)
-            except ApiStatusError as exc:
+            except Away:
+                raise
+            except ApiError as exc:
                 self._refusals.add(key, obj, exc)
-                self._log.warning("object not applied", kind=kind, name=name, error=str(exc))
-                failures[key] = str(exc)
+                failures[key] = exc
         return failures
+
+    def _hidden(self, kind: str) -> GPUReadyError | None:
+        """Why what is there of this kind is not known: then it must not be written over again and again."""
+        cache = self._caches.cache_of(kind)
+        return None if cache.synced else cache.trouble or Unreachable(f"{kind}s were not listed yet")
 
     async def _apply_one(self, obj: Mapping[str, Any]) -> None:
         kind, namespace, name = key_of(obj)
@@ -195,18 +243,16 @@ class PolicyLoop(Loop):
             text = f"{kind} {name} was the original operator's and is gpuready's now"
             await self._events.event(applied.object, NORMAL, "TakenOver", text)
 
-    async def _prune(self, plan: Plan) -> dict[str, str]:
-        return await self._delete(pruning.surplus(self._caches.all_owned(), plan.keys, plan.refused))
-
     async def _remove_everything(self) -> None:
         """No policy: the operands' objects at once, the node agent when every node is clean."""
         keep_agent = not self._nodes.uninstaller.is_clean()
         failures = await self._delete(pruning.leftovers(self._caches.all_owned(), keep_agent=keep_agent))
-        if failures:
-            raise GPUReadyError("objects of ours could not be deleted", why="; ".join(failures.values()))
+        hidden = {kind: exc for kind in self._caches.owned if (exc := self._hidden(kind))}
+        self._worth_telling(failures | hidden)  # there is no status to tell it: the log does
+        self._come_again(failures)
 
-    async def _delete(self, objects: list[Mapping[str, Any]]) -> dict[str, str]:
-        failures = {}
+    async def _delete(self, objects: list[Mapping[str, Any]]) -> Failures:
+        failures: Failures = {}
         for obj in objects:
             kind, namespace, name = key_of(obj)
             uid = obj["metadata"]["uid"]
@@ -218,8 +264,10 @@ class PolicyLoop(Loop):
                 )
             except NotFound:
                 continue
-            except ApiStatusError as exc:
-                failures[f"{kind}/{name}"] = str(exc)
+            except Away:
+                raise
+            except ApiError as exc:
+                failures[f"{kind}/{name}"] = exc
                 continue
             self._echoes.wrote(uid, uid)
             self._log.info("object deleted", kind=kind, name=name, reason="no longer wanted")
@@ -264,7 +312,13 @@ class PolicyLoop(Loop):
 
     # --- what wakes it -----------------------------------------------------------------------------------
 
+    def look_again(self) -> None:
+        self._wake()
+
     def _listen(self) -> None:
+        self._caches.contact.on_change = self._wake
+        for loop in self._others:
+            loop.troubles.on_change = self._wake
         caches = self._caches
         self._current.on_change(lambda: self.queue.add(KEY))  # a new text is followed at once
         caches.policies.add_handler(lambda old, new: self._wake())

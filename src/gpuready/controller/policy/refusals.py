@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gpuready.errors import GPUReadyError
 from gpuready.kube.compare import digest
 from gpuready.kube.errors import ApiStatusError
 
@@ -22,7 +23,7 @@ _MISFIT = ("failed to create typed patch object", "failed to convert new object"
 class _Refusal:
     digest: str
     until: float
-    why: str
+    error: GPUReadyError
 
 
 class Refusals:
@@ -30,19 +31,19 @@ class Refusals:
         self._clock = clock
         self._known: dict[str, _Refusal] = {}
 
-    def find(self, key: str, desired: Mapping[str, Any]) -> str | None:
+    def find(self, key: str, desired: Mapping[str, Any]) -> GPUReadyError | None:
         """Why this very text was refused, while it need not be tried again."""
         known = self._known.get(key)
         if known is None:
             return None
         if self._clock() < known.until and known.digest == digest(desired):
-            return known.why
+            return known.error
         del self._known[key]
         return None
 
-    def add(self, key: str, desired: Mapping[str, Any], error: ApiStatusError) -> None:
-        if _blames_the_object(error):
-            self._known[key] = _Refusal(digest(desired), self._clock() + RETRY_S, str(error))
+    def add(self, key: str, desired: Mapping[str, Any], error: GPUReadyError) -> None:
+        if isinstance(error, ApiStatusError) and _blames_the_object(error):
+            self._known[key] = _Refusal(digest(desired), self._clock() + RETRY_S, error)
 
     def keep(self, keys: Collection[str]) -> None:
         """Forget what is not wanted any more."""

@@ -45,12 +45,14 @@ class Observed:
 
     daemonsets   by name: the whole object with its status
     failures     object "Kind/name" -> why it could not be written, from the last pass
+    troubles     what else fails: what cannot be read, which nodes cannot be written, each with its reason
     """
 
     nodes: Sequence[NodeView]
     gpu_nodes: Mapping[str, GPUNodeSummary]
     daemonsets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     failures: Mapping[str, str] = field(default_factory=dict)
+    troubles: Sequence[str] = ()
     agent_name: str = ""
 
 
@@ -309,6 +311,7 @@ def _conditions(active: ActivePolicy, operands: Sequence[Row], seen: Observed) -
     failed = [_text(row) for row in waiting if row["reason"] == "ApplyFailed"]
     ours = f"/{seen.agent_name}"
     failed += [f"node agent: {why}" for key, why in seen.failures.items() if key.endswith(ours)]
+    failed += seen.troubles
     if failed:
         return _not_ready("ReconcileFailed", "; ".join(failed))
     refused = [row for row in waiting if row["reason"] in REFUSALS]

@@ -78,12 +78,14 @@ def test_the_policy_has_no_problem_and_no_field_that_nobody_knows(record: str) -
 
 
 def test_config_maps_of_values_are_written_as_by_the_original() -> None:
-    objects = rendered(values_of("P03"))
+    objects = rendered(values_of("P03"), apis=[NVIDIA_DRIVER])
     config = only(objects, "ConfigMap", "time-slicing-config")
     assert sorted(config["data"]) == ["any", "l40s"]
-    metrics = only(rendered(values_of("P06")), "ConfigMap", "custom-dcgm-exporter-metrics")
+    metrics = only(
+        rendered(values_of("P06"), apis=[NVIDIA_DRIVER]), "ConfigMap", "custom-dcgm-exporter-metrics"
+    )
     assert metrics["data"]["dcgm-metrics.csv"].startswith("DCGM_FI_DEV_GPU_UTIL, gauge")
-    mig = only(rendered(values_of("P04")), "ConfigMap", "custom-mig-parted-configs")
+    mig = only(rendered(values_of("P04"), apis=[NVIDIA_DRIVER]), "ConfigMap", "custom-mig-parted-configs")
     assert "mixed-a" in mig["data"]["config.yaml"]
 
 

@@ -30,7 +30,8 @@ class DriverWish(Base, frozen=True, kw_only=True):
 
 
 class DevicePluginWish(Base, frozen=True, kw_only=True):
-    enabled: Annotated[bool, doc("Whether the device plugin should offer GPUs.")] = False
+    enabled: Annotated[bool, doc("Whether our device plugin should offer GPUs.")] = False
+    original: Annotated[bool, doc("Whether NVIDIA's device plugin should, in place of ours.")] = False
     refused: Annotated[
         ConfigError | None, doc("Why the operator does not run the device plugin that the policy asks for.")
     ] = None
@@ -47,10 +48,20 @@ class FeatureLabelsWish(Base, frozen=True, kw_only=True):
     enabled: Annotated[bool, doc("Whether the agent labels the node with GPU features.")] = False
 
 
+class GatesWish(Base, frozen=True, kw_only=True):
+    enabled: Annotated[
+        bool,
+        doc("Whether the agent writes the gates; absent means true, false that NVIDIA's validator does."),
+    ] = True
+
+
 class GPUNodeSpec(Base, frozen=True, kw_only=True):
     driver: Annotated[DriverWish, doc("The driver.")] = block(DriverWish)
     device_plugin: Annotated[DevicePluginWish, doc("The device plugin.")] = block(DevicePluginWish)
     feature_labels: Annotated[FeatureLabelsWish, doc("GPU feature labels.")] = block(FeatureLabelsWish)
+    gates: Annotated[GatesWish, doc("The files that tell other programs which link is whole.")] = block(
+        GatesWish
+    )
     uninstall: Annotated[bool, doc("Undo everything on this node and report so.")] = False
 
 

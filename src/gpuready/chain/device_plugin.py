@@ -110,10 +110,12 @@ def _health_of(row: Mapping[str, Any]) -> DeviceHealth:
 class Desired:
     """What the control plane asks of the plugin; `has_config` False = there is nothing valid to run with.
 
+    original  NVIDIA's plugin is to offer the GPUs: it writes no record, so what the kubelet shows is all
     refused   why the operator does not run the plugin as the policy asks; one that runs already is left
     """
 
     enabled: bool = True
+    original: bool = False
     refused: Problem | None = None
     has_config: bool = True
     error: Problem | None = None
@@ -150,6 +152,8 @@ def judge(facts: PluginFacts) -> Verdict:
         return unwanted
     if not facts.driver.is_whole:
         return _verdict(State.WAITING, "WaitingForDriver", f"for driver: {facts.driver.reason}")
+    if facts.desired and facts.desired.original:
+        return _by_the_original(facts)
     return (
         _without_config(facts)
         or _without_record(facts)
@@ -170,13 +174,28 @@ def _unwanted(facts: PluginFacts) -> Verdict | None:
     if facts.deploy_label not in ("", "true"):
         said = f"opted out: nvidia.com/gpu.deploy.device-plugin={facts.deploy_label}"
         return _not_ours(facts, OPTED_OUT, said)
-    if not facts.desired or facts.desired.enabled:
+    if not facts.desired or facts.desired.enabled or facts.desired.original:
         return None
     if facts.desired.refused:
         return _as_told(facts.desired.refused, State.BROKEN)
     if facts.opted_out_by and not facts.deploy_label:
         return _not_ours(facts, OPTED_OUT, f"opted out: {facts.opted_out_by}")
     return _not_ours(facts, DISABLED, "the policy does not want a device plugin")
+
+
+def _by_the_original(facts: PluginFacts) -> Verdict:
+    shown = {name: count for name, count in (facts.allocatable or {}).items() if count}
+    if shown:
+        told = ", ".join(f"{name}: {count}" for name, count in sorted(shown.items()))
+        return _verdict(State.OK, "Registered", f"NVIDIA's device plugin offers {told}")
+    had = ", ".join(sorted(name for name, count in facts.capacity.items() if count))
+    step = "look at the pod of DaemonSet nvidia-device-plugin-daemonset on this node, if this lasts"
+    if had and facts.settled and facts.allocatable is not None:
+        said = f"the node has {had}, and nothing of it is allocatable: unhealthy, or the plugin has gone"
+        return _verdict(State.BROKEN, "NoHealthyDevices", said, next_step=step)
+    return _verdict(
+        State.WAITING, "PluginNotStarted", "NVIDIA's device plugin offers nothing yet", next_step=step
+    )
 
 
 def _not_ours(facts: PluginFacts, reason: str, why: str) -> Verdict:

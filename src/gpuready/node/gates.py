@@ -75,6 +75,11 @@ def close_gate(
     return _write_record(directory, gate, record, time) or was_open
 
 
+def disown(directory: Path, gate: str) -> None:
+    """Somebody else keeps this gate now: it stays as it is, and our word about it goes."""
+    (directory / f"{gate}.json").unlink(missing_ok=True)
+
+
 def remove(directory: Path, gate: str) -> None:
     """No gate, no record: as if we had never been there."""
     (directory / gate).unlink(missing_ok=True)

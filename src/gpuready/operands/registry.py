@@ -23,7 +23,7 @@ from gpuready.operands.node_status_exporter.operand import OPERAND as NODE_STATU
 from gpuready.operands.operator_metrics.operand import OPERAND as OPERATOR_METRICS
 from gpuready.operands.runtime_classes.operand import OPERAND as RUNTIME_CLASSES
 from gpuready.operands.toolkit.operand import OPERAND as TOOLKIT
-from gpuready.operands.validator.operand import OPERAND as VALIDATOR
+from gpuready.operands.validator.operand import OPERAND as VALIDATOR_ALONE
 
 
 def _runs_original(*operands: Operand) -> Callable[[ClusterPolicy], bool]:
@@ -35,12 +35,17 @@ def _runs_original(*operands: Operand) -> Callable[[ClusterPolicy], bool]:
 # Their pods wait for the gate toolkit-ready, which only NVIDIA's validator opens.
 _WAITING = (TOOLKIT, DEVICE_PLUGIN, DCGM, EXPORTER, FEATURE_DISCOVERY, MIG_MANAGER)
 
+VALIDATOR = replace(
+    VALIDATOR_ALONE,
+    enabled=lambda policy: VALIDATOR_ALONE.enabled(policy) or _runs_original(*_WAITING)(policy),
+)
+
 OPERANDS: tuple[Operand, ...] = (
     RUNTIME_CLASSES,
     OPERATOR_METRICS,
     DRIVER,
     TOOLKIT,
-    replace(VALIDATOR, enabled=lambda policy: VALIDATOR.enabled(policy) or _runs_original(*_WAITING)(policy)),
+    VALIDATOR,
     DEVICE_PLUGIN,
     # NVIDIA's MPS daemon serves NVIDIA's device plugin and no other.
     replace(MPS, enabled=_runs_original(DEVICE_PLUGIN)),

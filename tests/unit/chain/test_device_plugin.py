@@ -83,6 +83,27 @@ NOTHING: dict[str, int] = {}
             id="the policy wants none, and another program offers the GPUs",
         ),
         pytest.param(
+            facts(desired=Desired(enabled=False, original=True), record=None),
+            State.OK,
+            "Registered",
+            ["NVIDIA's device plugin", "nvidia.com/gpu: 8"],
+            id="NVIDIA's plugin has no record, and the kubelet shows what it offers",
+        ),
+        pytest.param(
+            facts(desired=Desired(enabled=False, original=True), record=None, capacity={}, allocatable={}),
+            State.WAITING,
+            "PluginNotStarted",
+            ["offers nothing yet"],
+            id="NVIDIA's plugin is not there yet",
+        ),
+        pytest.param(
+            facts(desired=Desired(enabled=False, original=True), record=None, allocatable={GPU: 0}),
+            State.BROKEN,
+            "NoHealthyDevices",
+            ["nothing of it is allocatable"],
+            id="NVIDIA's plugin calls every device unhealthy",
+        ),
+        pytest.param(
             facts(desired=Desired(enabled=False, refused=REFUSED), record=None),
             State.BROKEN,
             "OriginalImageUnsupported",

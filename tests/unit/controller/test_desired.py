@@ -61,6 +61,22 @@ def test_a_node_is_told_why_its_device_plugin_is_not_run():
     }
 
 
+def test_a_node_is_told_which_jobs_are_nvidias():
+    wanted = desired_spec(
+        policy(""),
+        {},
+        None,
+        {},
+        runs_plugin=False,
+        runs_original_plugin=True,
+        writes_gates=False,
+        writes_feature_labels=False,
+    )
+    assert (wanted["devicePlugin"]["enabled"], wanted["devicePlugin"]["original"]) == (False, True)
+    assert wanted["gates"] == {"enabled": False}
+    assert wanted["featureLabels"] == {"enabled": False}
+
+
 def test_the_nodes_label_picks_the_key():
     plugin = spec(label="five", data={"five": SHARED, "other": "version: v1"})
     assert plugin["config"]["sharing"]["timeSlicing"]["resources"][0]["replicas"] == 5

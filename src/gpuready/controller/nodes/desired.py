@@ -45,6 +45,8 @@ def desired_spec(
     current: Mapping[str, Any],
     *,
     runs_plugin: bool,
+    runs_original_plugin: bool = False,
+    writes_gates: bool = True,
     driver_trouble: Spec | None = None,
     plugin_refusal: Refusal | None = None,
     writes_feature_labels: bool,
@@ -54,6 +56,8 @@ def desired_spec(
     source    None when the policy names no ConfigMap
     current   the spec as it is now: the last good configuration is taken from here
     driver_trouble   what keeps the driver there from being the one that the policy asks for
+    runs_plugin, runs_original_plugin   ours, or NVIDIA's, of which the node sees only what it achieves
+    writes_gates     False where NVIDIA's validator does
     plugin_refusal   why the device plugin that the policy asks for is not run; the node says so
     """
     return {
@@ -64,10 +68,12 @@ def desired_spec(
         },
         "devicePlugin": {
             "enabled": runs_plugin,
+            **({"original": True} if runs_original_plugin else {}),
             **({"refused": plugin_refusal.to_json()} if plugin_refusal else {}),
             **_plugin_config(policy, node_labels, source, current.get("devicePlugin") or {}),
         },
         "featureLabels": {"enabled": writes_feature_labels},
+        **({} if writes_gates else {"gates": {"enabled": False}}),
         "uninstall": False,
     }
 

@@ -33,6 +33,7 @@ from gpuready.kube.trimmed import Node, Pod
 from gpuready.operands.contract import Flavour, Operand
 from gpuready.operands.device_plugin.operand import OPERAND as DEVICE_PLUGIN
 from gpuready.operands.gfd.operand import OPERAND as FEATURE_DISCOVERY
+from gpuready.operands.registry import VALIDATOR
 
 WORKERS = 8
 # An agent that restarts is back within this time; only a longer silence is worth a condition.
@@ -66,6 +67,7 @@ class NodesLoop(Loop):
         caches.gpu_nodes.add_handler(self._on_gpu_node)
         caches.own_pods.add_handler(self._on_pod)
         caches.configmaps.add_handler(self._on_configmap)
+        caches.owned["DaemonSet"].add_handler(self._on_daemonset)
         current.on_change(self._on_policy)
 
     def begin(self) -> None:
@@ -230,6 +232,11 @@ class NodesLoop(Loop):
             if pod is not None and pod.node_name:
                 self.queue.add(pod.node_name)
 
+    def _on_daemonset(self, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
+        """Another way of installing the driver makes those outdated that run."""
+        if config_of(old) != config_of(new):
+            self._all()
+
     def _on_configmap(self, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
         policy = self._current.effective
         changed = new or old
@@ -287,8 +294,14 @@ def spec_of(
         driver_trouble=trouble,
         plugin_refusal=DEVICE_PLUGIN.refusal(policy) if DEVICE_PLUGIN.enabled(policy) else None,
         runs_plugin=_runs(DEVICE_PLUGIN, policy, labels, now.get("devicePlugin") or {}),
+        runs_original_plugin=_runs_original(DEVICE_PLUGIN, policy),
         writes_feature_labels=_runs(FEATURE_DISCOVERY, policy, labels, now.get("featureLabels") or {}),
+        writes_gates=not _runs_original(VALIDATOR, policy),
     )
+
+
+def _runs_original(operand: Operand, policy: ClusterPolicy) -> bool:
+    return operand.enabled(policy) and operand.flavour(policy) is Flavour.ORIGINAL
 
 
 def _runs(

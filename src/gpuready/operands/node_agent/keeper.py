@@ -51,7 +51,10 @@ class Keeper:
         if not view.machine.pci_addresses:
             return
         for link, gate in GATES.items():
-            self._keep_gate(view, judgement, link, gate, now)
+            if view.wishes.gates:
+                self._keep_gate(view, judgement, link, gate, now)
+            elif view.wishes.gates is False:
+                gates.disown(self._where.gates_dir, gate)
         self._keep_wish(view)
 
     def retire(self) -> None:

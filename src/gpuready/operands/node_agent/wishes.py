@@ -18,14 +18,20 @@ PLUGIN = "device-plugin"
 
 @dataclass(frozen=True)
 class Wishes:
-    """driver_enabled and plugin are None while nobody has said anything."""
+    """driver_enabled, plugin and gates are None while nobody has said anything.
+
+    original_plugin   NVIDIA's device plugin is to offer the GPUs, not ours
+    gates             False: NVIDIA's validator writes them, and it alone
+    """
 
     driver_enabled: bool | None = None
     driver_trouble: Problem | None = None
     plugin_enabled: bool = False
+    original_plugin: bool = False
     plugin_refused: Problem | None = None
     plugin: Desired | None = None
     feature_labels: bool = False
+    gates: bool | None = None
     uninstall: bool = False
 
 
@@ -38,18 +44,20 @@ def wishes_of(spec: Mapping[str, Any] | None, *, generation: int, boot_id: str) 
         driver_enabled=bool(driver.get("enabled", True)),
         driver_trouble=Problem.from_json(driver.get("trouble")),
         plugin_enabled=bool(plugin.get("enabled")),
+        original_plugin=bool(plugin.get("original")),
         plugin_refused=Problem.from_json(plugin.get("refused")),
         plugin=_plugin_of(plugin, generation, boot_id),
         feature_labels=bool((spec.get("featureLabels") or {}).get("enabled")),
+        gates=bool((spec.get("gates") or {}).get("enabled", True)),
         uninstall=bool(spec.get("uninstall")),
     )
 
 
 def last_known(wish: Desired | None, *, boot_id: str) -> Wishes:
-    """What we knew before the API server went away, for this boot."""
+    """What we knew before the API server went away: our plugin runs, and waits for our gates."""
     if wish is None:
         return Wishes()
-    return Wishes(plugin_enabled=True, plugin=for_boot(wish, boot_id), feature_labels=False)
+    return Wishes(plugin_enabled=True, plugin=for_boot(wish, boot_id), feature_labels=False, gates=True)
 
 
 def for_boot(wish: Desired, boot_id: str) -> Desired:
@@ -71,6 +79,7 @@ def for_judgement(wishes: Wishes) -> device_plugin.Desired | None:
         return None
     return device_plugin.Desired(
         enabled=wishes.plugin_enabled,
+        original=wishes.original_plugin,
         refused=wishes.plugin_refused,
         has_config=wishes.plugin.config is not None,
         error=Problem.from_json(wishes.plugin.error),

@@ -315,6 +315,30 @@ async def test_a_plugin_that_vanished_is_seen_by_what_the_kubelet_shows(api: Fak
     assert not machine.gate("plugin-ready").exists()
 
 
+async def test_what_nvidias_programs_do_is_seen_and_left_to_them(api: FakeApi, tmp_path: Path) -> None:
+    """The original's validator alone writes gates, its device plugin leaves no record."""
+    machine, child = host_driver(tmp_path)
+    told = gpu_node(enabled=False, original=True)
+    told["spec"]["gates"] = {"enabled": False}
+    await api.put("nodes", node())
+    await api.put("gpunodes", told)
+
+    async with running(api, machine, child):
+        await api.until(lambda: link(api, "device-plugin")["reason"] == "PluginNotStarted")
+        machine.gate("driver-ready").parent.mkdir(parents=True, exist_ok=True)
+        machine.gate("driver-ready").write_text("theirs")
+        await show_gpus(api, machine.count)
+        await api.until(lambda: condition(api).get("status") == "True")
+        assert "NVIDIA's device plugin offers nvidia.com/gpu: 2" in link(api, "device-plugin")["message"]
+        await show_gpus(api, 0)
+        await api.until(lambda: condition(api)["status"] == "False")
+
+    assert machine.gate("driver-ready").read_text() == "theirs"
+    assert not machine.gate("driver-ready.json").exists()
+    assert not machine.gate("plugin-ready").exists()
+    assert not machine.path(f"{names.DESIRED_DIR}/device-plugin.json").exists()
+
+
 async def test_a_bad_config_without_a_last_good_reaches_user_and_plugin(api: FakeApi, tmp_path: Path) -> None:
     machine, child = host_driver(tmp_path)
     error = {"reason": "ConfigKeyMissing", "message": "no key 'four'; it has 'one'", "nextStep": "correct it"}

@@ -70,6 +70,7 @@ def gpuready(debug: bool) -> None:
     \b
     Look:    gpuready status          nodes x links of the chain
              gpuready doctor          the first broken link of each node, with the next step
+             gpuready plan -f P       what would change if this policy were applied
     Write:   gpuready crds            the CustomResourceDefinitions, for kubectl apply --server-side -f -
              gpuready rbac            the operator's account and rules, likewise
              gpuready render -f P     the objects that a policy leads to
@@ -146,6 +147,50 @@ def doctor(
         node=node_name,
         bundle=bundle,
         save_bundle=save_bundle,
+    )
+
+
+@gpuready.command()
+@_cluster_options
+@click.option(
+    "-f", "--file", "policy_file", type=click.File("r"), required=True, help="The policy; - is stdin."
+)
+@click.option("--nodes", "nodes_file", type=click.File("r"), help="Plan for these nodes, without a cluster.")
+@click.option(
+    "--namespace", default=names.OPERATOR_NAMESPACE, show_default=True, help="Where the operator runs."
+)
+@click.option("--own-image", default="", help="The operator's own image; found in the cluster where it runs.")
+def plan(
+    kubeconfig: str | None,
+    context: str | None,
+    output: str,
+    policy_file: Any,
+    nodes_file: Any,
+    namespace: str,
+    own_image: str,
+) -> int:
+    """Say what would change if this policy were applied; nothing is written.
+
+    Objects with their fields, node labels, pods that restart and where, workloads that this reaches, whose
+    images run, and what of the policy has no effect. The file is taken as the whole policy.
+    Exit status: 0 nothing would change, 1 something would, 2 could not look.
+
+    \b
+    Examples:
+      gpuready plan -f policy.yaml
+      gpuready plan -f policy.yaml -o json | jq '.pods.restarts, .workloads'
+      kubectl get nodes -o yaml | gpuready plan -f policy.yaml --nodes -
+    """
+    from gpuready.tools.plan import command
+
+    return command.run(
+        policy_file.read(),
+        nodes_file.read() if nodes_file else None,
+        namespace=namespace,
+        image=own_image,
+        kubeconfig=kubeconfig,
+        context=context,
+        output=output,
     )
 
 

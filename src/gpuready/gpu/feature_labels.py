@@ -47,7 +47,7 @@ def feature_labels(
         labels["gfd.timestamp"] = str(timestamp)
     shared: dict[str, str] = {}
     if inventory.gpus:
-        model = primary_model(inventory.gpus)
+        model = primary_product([gpu.product for gpu in inventory.gpus])
         labels |= {"gpu.machine": _machine(inventory.machine)}
         labels |= _versions(inventory)
         labels |= _capabilities(inventory.gpus, mig_strategy)
@@ -71,9 +71,9 @@ def sharing_labels(model: str, sharing: Sharing, *, mig: bool = False) -> dict[s
     return {PREFIX + key: value for key, value in labels.items()}
 
 
-def primary_model(gpus: Sequence[GPU]) -> str:
-    counts = {gpu.product: sum(other.product == gpu.product for other in gpus) for gpu in gpus}
-    return min(counts, key=lambda product: (-counts[product], [g.product for g in gpus].index(product)))
+def primary_product(products: Sequence[str]) -> str:
+    """Of the GPUs of one node, in index order: the model that most of them are, the first one on a tie."""
+    return min(products, key=lambda product: (-products.count(product), products.index(product)))
 
 
 def product_label(product: str, *, shared: bool = False) -> str:

@@ -1,0 +1,204 @@
+"""From what is there and one policy's text to everything that would follow. Pure.
+
+No rule of the operator is written here a second time: which policy counts, what is wrong with it, which
+objects it leads to, which labels and GPUNodes, are answers of the controller's own functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from gpuready import names
+from gpuready.api.clusterpolicy import ClusterPolicy
+from gpuready.api.policy import find_unknown_fields
+from gpuready.api.skew import find_skew
+from gpuready.chain.wording import counted
+from gpuready.controller.nodes.desired import ConfigSource
+from gpuready.controller.policy import pruning
+from gpuready.controller.policy.active import ActivePolicy, active_of, ignored_of, under_outdated_schemas
+from gpuready.controller.policy.plan import Plan, plan_of
+from gpuready.controller.policy.view import view_of
+from gpuready.controller.schemas import problem_of
+from gpuready.kube.trimmed import Pod, decode_pod
+from gpuready.operands.driver.pools import BASE_NAME
+from gpuready.operands.node_agent import manifest as node_agent
+from gpuready.tools.plan import nodes, objects, pods
+from gpuready.tools.plan.forecast import Forecast, OperandLine
+from gpuready.tools.plan.look import Look, decoded
+from gpuready.tools.plan.nodes import Outlook, Surroundings
+
+Object = Mapping[str, Any]
+# A policy that does not exist yet is younger than every one that does.
+_NOT_YET = "9999-12-31T23:59:59Z"
+
+
+def foresee(raw: Object, look: Look) -> Forecast:
+    """`raw`: the policy as in its file, with a name."""
+    policies = _with(raw, look.policies)
+    active = _active(policies, look)
+    name = raw["metadata"]["name"]
+    unknown = tuple(find_unknown_fields(raw))
+    if active.name != name:
+        return Forecast(name, ignored_for=active.name, unknown_fields=unknown)
+    if active.policy is None:
+        problems = tuple(problem.message for problem in active.problems)
+        return Forecast(name, problems=problems, unknown_fields=unknown)
+    return _followed(active, active.policy, ignored_of(policies), look, unknown)
+
+
+def wanted_objects(raw: Object, look: Look) -> list[dict[str, Any]]:
+    """What the policy leads to in this cluster; nothing when it is not followed."""
+    policies = _with(raw, look.policies)
+    active = _active(policies, look)
+    if active.policy is None or active.name != raw["metadata"]["name"]:
+        return []
+    around = _surroundings(active.policy, look)
+    return _plan(active, active.policy, ignored_of(policies), look, _settled(around, look)).objects
+
+
+def _active(policies: Sequence[Object], look: Look) -> ActivePolicy:
+    active = active_of(policies)
+    assert active is not None  # at least the one that is asked about
+    skews = [skew for crd in look.crds.values() if (skew := find_skew(crd)) and skew.is_outdated]
+    return under_outdated_schemas(active, tuple(map(problem_of, skews))) if skews else active
+
+
+def _with(raw: Object, policies: Sequence[Object]) -> list[Object]:
+    """The cluster's policies as they are once this one is applied."""
+    name = raw["metadata"]["name"]
+    there = next((each for each in policies if each["metadata"]["name"] == name), None)
+    known = there["metadata"] if there else {"uid": "", "creationTimestamp": _NOT_YET}
+    merged = {**raw, "metadata": {**raw["metadata"], **known}, "status": (there or {}).get("status") or {}}
+    return [merged, *(each for each in policies if each is not there)]
+
+
+# --- a policy that is followed ----------------------------------------------------------------------------
+
+
+def _followed(
+    active: ActivePolicy, policy: ClusterPolicy, heirs: list[Object], look: Look, unknown: tuple[str, ...]
+) -> Forecast:
+    around = _surroundings(policy, look)
+    outlooks = _settled(around, look)
+    plan = _plan(active, policy, heirs, look, outlooks)
+    changed = objects.changes_of(plan, look)
+    sets = _daemonsets(plan, look, {each.name for each in changed if each.changes_pods})
+    moved = pods.pod_changes(sets, _labelled(look.nodes, outlooks), look.pods)
+    found = {each["metadata"]["name"]: each for each in plan.objects if each["kind"] == "DaemonSet"}
+    wishes = [nodes.gpu_node_change(each, around, found.get) for each in outlooks]
+    return Forecast(
+        policy=active.name,
+        operands=tuple(_operand_lines(plan)),
+        objects=tuple(changed),
+        labels=tuple(change for each in outlooks for change in each.changes),
+        gpu_nodes=tuple(each for each in wishes if each),
+        pods=tuple(moved),
+        workloads=tuple(pods.workloads_reached(moved, sets, look.pods)),
+        no_effect=plan.without_effect,
+        unknown_fields=unknown,
+        not_implemented=plan.not_implemented,
+        remarks=tuple(_remarks(policy, look, outlooks)),
+    )
+
+
+def _surroundings(policy: ClusterPolicy, look: Look) -> Surroundings:
+    by_node: dict[str, list[Pod]] = {}
+    for pod in look.pods:
+        meta = pod["metadata"]
+        ours = meta.get("namespace") == look.namespace
+        if ours and (meta.get("labels") or {}).get(names.OPERAND_LABEL) == pods.DRIVER:
+            read = decode_pod(msgspec.json.encode(pod))
+            by_node.setdefault(read.node_name, []).append(read)
+    # Where nobody can look, a host without a driver is the likeliest; `_remarks` says so.
+    return Surroundings(policy, _config_source(policy, look), by_node, "none" if look.offline else "")
+
+
+def _config_source(policy: ClusterPolicy, look: Look) -> ConfigSource | None:
+    name = policy.spec.device_plugin.config.name
+    if not name:
+        return None
+    found = look.configmaps.get(name)
+    return ConfigSource(name, None if found is None else found.get("data") or {}, look.namespace)
+
+
+def _settled(around: Surroundings, look: Look) -> list[Outlook]:
+    def find_live(name: str) -> Object | None:
+        return look.find_live(("DaemonSet", look.namespace, name))
+
+    return [
+        nodes.settled(node, look.gpu_nodes.get(name), look.devices.get(name) or (), around, find_live)
+        for node in decoded(look.nodes)
+        for name in (node.metadata.name,)
+    ]
+
+
+def _plan(
+    active: ActivePolicy, policy: ClusterPolicy, heirs: list[Object], look: Look, outlooks: list[Outlook]
+) -> Plan:
+    view = view_of(
+        [each.node for each in outlooks],
+        namespace=look.namespace,
+        own_image=look.image,
+        base_driver=look.find_live(("DaemonSet", look.namespace, BASE_NAME)),
+        configs=look.configmaps.values(),
+        service_monitors=look.serves_service_monitors,
+    )
+    return plan_of(active, policy, view, heirs)
+
+
+def _daemonsets(plan: Plan, look: Look, renewed: set[str]) -> list[pods.DaemonSetOutlook]:
+    pruned = pruning.surplus(look.owned, plan.keys, plan.refused)
+    kept = [obj for obj in look.owned if pruning.operand_of(obj) in plan.refused]
+    return pods.daemonset_outlooks(plan.objects, kept, pruned, renewed)
+
+
+def _labelled(raw_nodes: Sequence[Object], outlooks: Sequence[Outlook]) -> list[Object]:
+    """The nodes as they are, with the labels that they will have."""
+    to_be = {each.name: each.node.metadata.labels for each in outlooks}
+    return [
+        {**node, "metadata": {**node["metadata"], "labels": to_be[node["metadata"]["name"]]}}
+        for node in raw_nodes
+    ]
+
+
+def _operand_lines(plan: Plan) -> list[OperandLine]:
+    return [
+        OperandLine(
+            name=each.operand.name,
+            flavour=str(each.flavour or ""),
+            images=pods.images_of(each.objects),
+            refused=each.refusal.message if each.refusal else "",
+            next_step=each.refusal.next_step if each.refusal else "",
+        )
+        for each in plan.operands
+        if each.enabled
+    ]
+
+
+# --- what cannot be known ---------------------------------------------------------------------------------
+
+
+def _remarks(policy: ClusterPolicy, look: Look, outlooks: Sequence[Outlook]) -> list[str]:
+    gpus = [each for each in outlooks if each.has_gpus]
+    looked = pods.nodes_by_daemonset(look.pods).get(node_agent.DAEMONSET, {})
+    unseen = [each for each in outlooks if not (each.has_gpus or each.is_labelled or each.name in looked)]
+    remarks = []
+    if unseen:
+        remarks.append(
+            f"{counted(len(unseen), 'node')}: nobody may have looked for GPUs there; what the node agent "
+            "finds decides about more labels, GPUNodes and pods"
+        )
+    if look.offline and gpus:
+        remarks.append("no cluster was looked at: hosts are taken to have no driver, and nothing to be there")
+    undecided = [each for each in gpus if each.summary is None or not each.summary.status.driver.owner]
+    if undecided and policy.spec.driver.enabled and not look.offline:
+        remarks.append(
+            f"{counted(len(undecided), 'GPU node')}: the driver's label and pod wait until the node agent "
+            "has looked whether the host has a driver"
+        )
+    if any(each.begins_features for each in gpus):
+        remarks.append("the node agent will add feature labels; their values come from the GPUs")
+    return remarks

@@ -1,0 +1,166 @@
+"""What the plan looks at: the objects that the operator's caches hold, and the pods on the nodes, read once.
+
+Only GET requests are sent. Without a cluster, nodes come from a file and nothing else is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from gpuready import names
+from gpuready.controller.caches import OWNED_KINDS
+from gpuready.controller.nodes.summary import GPUNodeSummary, decode_gpunode
+from gpuready.controller.policy.plan import Key, key_of
+from gpuready.kube.client import KubeClient
+from gpuready.kube.errors import Forbidden, NotFound
+from gpuready.kube.resources import (
+    CLUSTER_POLICIES,
+    CONFIGMAPS,
+    CRDS,
+    GPU_NODES,
+    NODES,
+    PODS,
+    SERVICE_MONITORS,
+    Resource,
+    resource_of,
+)
+from gpuready.kube.trimmed import Node, decode_node
+from gpuready.operands.node_agent import manifest as node_agent
+
+Object = dict[str, Any]
+OWN_IMAGE = f"{names.OWN_IMAGE}:{names.VERSION}"
+
+
+@dataclass(frozen=True)
+class Look:
+    """The cluster at one moment.
+
+    owned       objects with an operand's label; foreign: objects without it that have the name of one of ours
+    gpu_nodes   by name: the summary that the controller decides on; devices: what their status says of GPUs
+    pods        of the whole cluster, as they are
+    crds        by name, those of our kinds and of ServiceMonitor
+    image       that the operator gives to its own DaemonSets
+    offline     there is no cluster: nodes from a file
+    """
+
+    namespace: str
+    image: str = OWN_IMAGE
+    policies: Sequence[Object] = ()
+    nodes: Sequence[Object] = ()
+    gpu_nodes: Mapping[str, GPUNodeSummary] = field(default_factory=dict)
+    devices: Mapping[str, Sequence[Object]] = field(default_factory=dict)
+    configmaps: Mapping[str, Object] = field(default_factory=dict)
+    owned: Sequence[Object] = ()
+    foreign: Sequence[Object] = ()
+    pods: Sequence[Object] = ()
+    crds: Mapping[str, Object] = field(default_factory=dict)
+    offline: bool = False
+
+    @property
+    def serves_service_monitors(self) -> bool:
+        return name_of_crd(SERVICE_MONITORS) in self.crds
+
+    def find_live(self, key: Key) -> Object | None:
+        return self._by_key.get(key)
+
+    @cached_property
+    def _by_key(self) -> dict[Key, Object]:
+        return {key_of(obj): obj for obj in (*self.foreign, *self.owned)}
+
+
+def name_of_crd(kind: Resource) -> str:
+    return f"{kind.plural}.{kind.group}"
+
+
+def decoded(nodes: Iterable[Object]) -> list[Node]:
+    """As the controller's cache holds them."""
+    return [decode_node(msgspec.json.encode(node)) for node in nodes]
+
+
+async def gather(client: KubeClient, namespace: str, image: str = "") -> Look:
+    """All lists at once.
+
+    image    the operator's own, "" = the one that its node agent's DaemonSet has
+    raises   ApiError when the server cannot be reached or refuses
+    """
+    crds = asyncio.create_task(_crds(client))
+    policies, nodes, gpu_nodes, configmaps, pods, *owned = await asyncio.gather(
+        _found(client, CLUSTER_POLICIES),
+        _found(client, NODES),
+        _found(client, GPU_NODES),
+        _found(client, CONFIGMAPS, namespace),
+        _found(client, PODS),
+        *(_found(client, kind, namespace, names.OPERAND_LABEL) for kind in (*OWNED_KINDS, SERVICE_MONITORS)),
+    )
+    ours = [obj for each in owned for obj in each]
+    summaries = [decode_gpunode(msgspec.json.encode(obj)) for obj in gpu_nodes]
+    devices = {obj["metadata"]["name"]: (obj.get("status") or {}).get("devices") or () for obj in gpu_nodes}
+    return Look(
+        namespace=namespace,
+        image=image or _image_of(ours) or OWN_IMAGE,
+        policies=policies,
+        nodes=nodes,
+        gpu_nodes={summary.metadata.name: summary for summary in summaries},
+        devices=devices,
+        configmaps={obj["metadata"]["name"]: obj for obj in configmaps},
+        owned=ours,
+        pods=pods,
+        crds=await crds,
+    )
+
+
+async def with_foreign(client: KubeClient, look: Look, wanted: Iterable[Object]) -> Look:
+    """The same look, with objects that somebody else made under the names that are wanted."""
+    missing = [obj for obj in wanted if look.find_live(key_of(obj)) is None]
+    found = await asyncio.gather(*(_find(client, obj) for obj in missing))
+    return replace(look, foreign=[obj for obj in found if obj is not None])
+
+
+def offline(nodes: Sequence[Object], namespace: str, image: str = "") -> Look:
+    """A cluster that holds these nodes and nothing else."""
+    return Look(namespace, image or OWN_IMAGE, nodes=nodes, offline=True)
+
+
+def _image_of(owned: Iterable[Object]) -> str:
+    """The node agent always runs the operator's own image."""
+    for obj in owned:
+        if key_of(obj)[::2] == ("DaemonSet", node_agent.DAEMONSET):
+            return str(obj["spec"]["template"]["spec"]["containers"][0].get("image") or "")
+    return ""
+
+
+async def _found(
+    client: KubeClient, resource: Resource, namespace: str = "", labels: str = ""
+) -> list[Object]:
+    """Nothing where the API server does not know the kind: its CRD is not installed yet."""
+    try:
+        where = namespace if resource.namespaced and namespace else None
+        items, _ = await client.list(resource, where, label_selector=labels)
+    except NotFound:
+        return []
+    return items
+
+
+async def _crds(client: KubeClient) -> dict[str, Object]:
+    """One by one: all CRDs of a cluster are many megabytes. Without the right to read them, none."""
+    found = {}
+    for kind in (CLUSTER_POLICIES, GPU_NODES, SERVICE_MONITORS):
+        try:
+            found[name_of_crd(kind)] = await client.get(CRDS, name_of_crd(kind))
+        except (NotFound, Forbidden):
+            continue
+    return found
+
+
+async def _find(client: KubeClient, obj: Object) -> Object | None:
+    _, namespace, name = key_of(obj)
+    try:
+        return await client.get(resource_of(obj), name, namespace or None)
+    except NotFound:
+        return None

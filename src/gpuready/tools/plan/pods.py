@@ -1,0 +1,162 @@
+"""Which pods of DaemonSets start, stop and restart on which nodes, and which workloads that reaches. Pure.
+
+Where a DaemonSet's pod may be is judged as `doctor` judges it (tools/placement.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpuready import names
+from gpuready.controller.nodes.driver_pod import config_of
+from gpuready.controller.policy.pruning import operand_of
+from gpuready.tools import placement
+from gpuready.tools.operand_pods import node_of
+from gpuready.tools.placement import Object, name_of
+from gpuready.tools.plan.forecast import PodChange, PodFate, Trouble, Workload
+
+DRIVER = "driver"
+
+
+@dataclass(frozen=True)
+class DaemonSetOutlook:
+    """One DaemonSet as it will be.
+
+    desired   None when it is pruned
+    renewed   its pod template changes
+    """
+
+    name: str
+    operand: str
+    desired: Object | None
+    renewed: bool = False
+
+    @property
+    def replaces_pods(self) -> bool:
+        strategy = ((self.desired or {}).get("spec") or {}).get("updateStrategy") or {}
+        return self.renewed and strategy.get("type") != "OnDelete"
+
+
+def pod_changes(
+    sets: Iterable[DaemonSetOutlook], nodes: Sequence[Object], pods: Iterable[Object]
+) -> list[PodChange]:
+    """`nodes` with the labels that they will have."""
+    there = nodes_by_daemonset(pods)
+    return [
+        PodChange(fate, each.name, each.operand, name)
+        for each in sets
+        for name, fate in _fates(each, nodes, there.get(each.name, {}))
+    ]
+
+
+def nodes_by_daemonset(pods: Iterable[Object]) -> dict[str, dict[str, Object]]:
+    """DaemonSet -> node -> its pod there."""
+    found: dict[str, dict[str, Object]] = {}
+    for pod in pods:
+        meta = pod["metadata"]
+        owners = [ref["name"] for ref in meta.get("ownerReferences") or () if ref.get("kind") == "DaemonSet"]
+        if owners and names.OPERAND_LABEL in (meta.get("labels") or {}) and not meta.get("deletionTimestamp"):
+            found.setdefault(owners[0], {})[node_of(pod)] = pod
+    return found
+
+
+def workloads_reached(
+    changes: Iterable[PodChange],
+    sets: Iterable[DaemonSetOutlook],
+    pods: Sequence[Object],
+) -> list[Workload]:
+    """Pods with GPUs on nodes whose driver goes, or waits for them to leave."""
+    holders = placement.holders_by_node(pods)
+    driver_pods = nodes_by_daemonset(pods)
+    by_name = {each.name: each for each in sets}
+    found = []
+    for change in changes:
+        if change.operand != DRIVER:
+            continue
+        pod = driver_pods.get(change.daemonset, {}).get(change.node)
+        trouble = _trouble_of(change, by_name[change.daemonset], pod)
+        if trouble:
+            found += [
+                Workload(name, change.node, holds, trouble, _WHY[trouble].format(node=change.node))
+                for name, holds in _by_pod(holders.get(change.node, {})).items()
+            ]
+    return found
+
+
+_WHY = {
+    Trouble.LOSES_DRIVER: "the driver's pod on {node} is taken away, and the driver's files with it",
+    Trouble.MUST_LEAVE_FIRST: "another driver is to be installed on {node}; that happens when the driver's "
+    "pod there is deleted, and needs GPUs that nobody holds",
+}
+
+
+def _trouble_of(change: PodChange, daemonset: DaemonSetOutlook, pod: Object | None) -> Trouble | None:
+    if change.fate is PodFate.STOPS:
+        return Trouble.LOSES_DRIVER
+    if change.fate is not PodFate.OUTDATED or pod is None:
+        return None
+    had = placement.labels_of(pod).get(names.DRIVER_CONFIG_LABEL, "")
+    return Trouble.MUST_LEAVE_FIRST if had != config_of(daemonset.desired) else None
+
+
+def _by_pod(held: Mapping[str, Sequence[tuple[str, int]]]) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for resource, rows in held.items():
+        for pod, count in rows:
+            found.setdefault(pod, {})[resource] = count
+    return dict(sorted(found.items()))
+
+
+def _fates(
+    daemonset: DaemonSetOutlook, nodes: Sequence[Object], there: Mapping[str, Object]
+) -> Iterator[tuple[str, PodFate]]:
+    for node in nodes:
+        name = name_of(node)
+        has = name in there
+        may = _may_run(daemonset.desired, node)
+        if has and may and daemonset.renewed:
+            yield name, PodFate.RESTARTS if daemonset.replaces_pods else PodFate.OUTDATED
+        elif has and not may and (daemonset.replaces_pods or not _may_stay(daemonset.desired, node)):
+            yield name, PodFate.STOPS
+        elif may and not has:
+            yield name, PodFate.STARTS
+
+
+def _may_run(daemonset: Object | None, node: Object) -> bool:
+    return _may_stay(daemonset, node) and not placement.taints_against_daemonset(node, daemonset or {})
+
+
+def _may_stay(daemonset: Object | None, node: Object) -> bool:
+    """A pod that runs stays where its selector still matches, whatever NoSchedule taints came since."""
+    if daemonset is None:
+        return False
+    return not placement.unmatched_selector(node, daemonset["spec"]["template"]["spec"])
+
+
+def daemonset_outlooks(
+    planned: Iterable[Object], kept: Iterable[Object], pruned: Iterable[Object], renewed: set[str]
+) -> list[DaemonSetOutlook]:
+    """planned: as desired; kept: left as they are; renewed: names of those whose template changes."""
+    going = [DaemonSetOutlook(name_of(obj), operand_of(obj), None) for obj in _sets(pruned)]
+    staying = [
+        DaemonSetOutlook(name_of(obj), operand_of(obj), obj, name_of(obj) in renewed)
+        for obj in (*_sets(planned), *_sets(kept))
+    ]
+    return [*staying, *going]
+
+
+def _sets(objects: Iterable[Object]) -> list[Object]:
+    return [obj for obj in objects if obj["kind"] == "DaemonSet"]
+
+
+def images_of(objects: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """What the pods of these objects run, each once."""
+    pods = [obj["spec"]["template"]["spec"] for obj in _sets(objects)]
+    found = [
+        container["image"]
+        for pod in pods
+        for container in (*(pod.get("initContainers") or ()), *(pod.get("containers") or ()))
+    ]
+    return tuple(dict.fromkeys(found))

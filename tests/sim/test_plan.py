@@ -1,0 +1,393 @@
+"""What `gpuready plan` says beforehand is what happens: every edit is planned, applied and compared."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from tests.sim.operator_cluster import (
+    GPU_NODES,
+    NAMESPACE,
+    PLUGIN,
+    error,
+    labels,
+    policy,
+    quiet,
+    ready,
+)
+
+from gpuready.cli import main
+from gpuready.controller.caches import OWNED_KINDS
+from gpuready_sim.client import DAEMON_SETS, NODES, PODS, ApiStatus, Resource
+from gpuready_sim.cluster.handle import Cluster
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+Object = dict[str, Any]
+SPEC = """
+nodes:
+- {name: l4, gpus: {L4: 2}, driver: {where: host}}
+- {name: a100, gpus: {A100-SXM4-40GB: 2}, driver: {where: container}}
+"""
+DRIVER = "nvidia-driver-daemonset"
+FOUR_EACH = {"resources": [{"name": "nvidia.com/gpu", "replicas": 4}]}
+SHARING = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "sharing", "namespace": NAMESPACE},
+    "data": {"four": json.dumps({"version": "v1", "sharing": {"timeSlicing": FOUR_EACH}})},
+}
+WORKLOAD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "training", "namespace": "default"},
+    "spec": {
+        "nodeName": "a100",
+        "containers": [
+            {
+                "name": "main",
+                "image": "busybox",
+                "command": ["sleep", "3600"],
+                "resources": {"limits": {"nvidia.com/gpu": "1"}},
+            }
+        ],
+    },
+}
+# What every write changes, and what other programs write into our objects.
+_NOT_OURS = ("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def cluster(state_home: Path) -> AsyncIterator[Cluster]:
+    async with Cluster.started(SPEC) as running:
+        await running.apply(SHARING, policy())
+        await ready(running)
+        await running.apply(WORKLOAD)
+        await running.wait(PODS, "training", "default", lambda pod: pod["status"].get("phase") == "Running")
+        await settled(running)
+        yield running
+
+
+async def settled(cluster: Cluster, error_reason: str = "") -> None:
+    """The newest text is followed, every rollout is over, and nobody of ours writes any more."""
+    await (error(cluster, error_reason) if error_reason else ready(cluster))
+    for name in (PLUGIN, DRIVER):
+        try:
+            await cluster.client.get(DAEMON_SETS, name, NAMESPACE)
+        except ApiStatus:
+            continue  # pruned
+        await cluster.wait(DAEMON_SETS, name, NAMESPACE, _is_rolled_out, timeout_s=60)
+    await quiet(cluster)
+    await _until_no_pod_is_going(cluster)
+
+
+def _is_rolled_out(obj: Object) -> bool:
+    status = obj.get("status") or {}
+    if status.get("observedGeneration") != obj["metadata"]["generation"]:
+        return False
+    wanted = status.get("desiredNumberScheduled", 0)
+    on_delete = obj["spec"]["updateStrategy"]["type"] == "OnDelete"
+    updated = wanted if on_delete else status.get("updatedNumberScheduled", 0)
+    return updated == wanted == status.get("numberReady", 0)
+
+
+async def _until_no_pod_is_going(cluster: Cluster) -> None:
+    for pod in await cluster.pods(NAMESPACE, "gpuready.dev/operand"):
+        if pod["metadata"].get("deletionTimestamp"):
+            await cluster.wait_gone(PODS, pod["metadata"]["name"], NAMESPACE)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a plan speaks of, as it is in the cluster."""
+
+    objects: Mapping[tuple[str, str], Object] = field(default_factory=dict)
+    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    gpu_nodes: Mapping[str, Object] = field(default_factory=dict)
+    pods: Mapping[tuple[str, str], str] = field(default_factory=dict)
+
+
+async def look(cluster: Cluster) -> Seen:
+    client = cluster.client
+    objects = {}
+    for kind in OWNED_KINDS:
+        resource = Resource(kind.group, kind.version, kind.plural, kind.kind, kind.namespaced)
+        found, _ = await client.list(resource, None, label_selector="gpuready.dev/operand")
+        objects.update({(kind.kind, obj["metadata"]["name"]): _what_we_say(obj) for obj in found})
+    nodes, _ = await client.list(NODES)
+    gpu_nodes, _ = await client.list(GPU_NODES)
+    pods, _ = await client.list(PODS, NAMESPACE, label_selector="gpuready.dev/operand")
+    return Seen(
+        objects,
+        {node["metadata"]["name"]: labels(node) for node in nodes},
+        {obj["metadata"]["name"]: obj["spec"] for obj in gpu_nodes},
+        {_place_of(pod): pod["metadata"]["uid"] for pod in pods},
+    )
+
+
+def _place_of(pod: Object) -> tuple[str, str]:
+    """(DaemonSet, node)"""
+    return pod["metadata"]["ownerReferences"][0]["name"], str(pod["spec"].get("nodeName"))
+
+
+def _what_we_say(obj: Object) -> Object:
+    meta = {key: value for key, value in obj["metadata"].items() if key not in _NOT_OURS}
+    notes = {
+        key: value
+        for key, value in (meta.get("annotations") or {}).items()
+        if key not in ("gpuready.dev/digest", "deprecated.daemonset.template.generation")
+    }
+    return {**{k: v for k, v in obj.items() if k != "status"}, "metadata": {**meta, "annotations": notes}}
+
+
+class Rehearsal:
+    """Edits of one policy, each on top of those before it: planned, then done."""
+
+    def __init__(self, cluster: Cluster, file: Path) -> None:
+        self._cluster = cluster
+        self._file = file
+        self._spec: Object = {}
+
+    async def plan(self, **edit: Any) -> tuple[int, Object]:
+        """(exit status, the plan)"""
+        self._file.write_text(json.dumps(policy(**{**self._spec, **edit})))
+        shown = io.StringIO()
+        arguments = ["plan", "-f", str(self._file), "-o", "json"]
+        with contextlib.redirect_stdout(shown):
+            code = await asyncio.to_thread(main, [*arguments, "--kubeconfig", str(self._cluster.kubeconfig)])
+        return code, json.loads(shown.getvalue())
+
+    async def run(self, *, fails_with: str = "", **edit: Any) -> Object:
+        """Plan the edit, apply it, and hold the plan to what happened."""
+        code, planned = await self.plan(**edit)
+        before = await look(self._cluster)
+        self._spec |= edit
+        await self._cluster.apply(policy(**self._spec))
+        await settled(self._cluster, fails_with)
+        after = await look(self._cluster)
+
+        assert code == (0 if before == after else 1)
+        _objects_are_as_planned(planned["objects"], before, after)
+        assert _planned_labels(planned) == _changes_of_labels(before, after)
+        _gpu_nodes_are_as_planned(planned["gpuNodes"], before, after)
+        assert _planned_pods(planned) == _changes_of_pods(before, after)
+        assert await self.plan() == (0, {**planned, **NOTHING, "workloads": []})
+        return planned
+
+
+NOTHING: Object = {
+    "objects": {"created": [], "changed": [], "pruned": []},
+    "nodeLabels": [],
+    "gpuNodes": [],
+    "pods": {"starts": [], "stops": [], "restarts": [], "outdated": []},
+}
+
+
+@pytest.fixture(scope="module")
+def rehearsal(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Rehearsal:
+    return Rehearsal(cluster, tmp_path_factory.mktemp("plan") / "policy.yaml")
+
+
+async def test_the_policy_that_is_in_force_changes_nothing(rehearsal: Rehearsal) -> None:
+    code, planned = await rehearsal.plan()
+
+    assert code == 0
+    assert {key: planned[key] for key in NOTHING} == NOTHING
+    rows = {row["name"]: row["flavour"] for row in planned["operands"]}
+    assert rows["device-plugin"] == "own"
+
+
+async def test_an_env_of_the_device_plugin_restarts_its_pods_and_nothing_else(rehearsal: Rehearsal) -> None:
+    planned = await rehearsal.run(devicePlugin={"env": [{"name": "FAVOURITE", "value": "blue"}]})
+
+    assert [row["name"] for row in planned["objects"]["changed"]] == [PLUGIN]
+    assert {row["node"] for row in planned["pods"]["restarts"]} == {"l4", "a100"}
+    assert planned["workloads"] == []
+
+
+async def test_a_sharing_reaches_the_nodes_by_itself_and_an_env_that_is_taken_back_is_named(
+    rehearsal: Rehearsal,
+) -> None:
+    planned = await rehearsal.run(devicePlugin={"config": {"name": "sharing", "default": "four"}})
+
+    (changed,) = planned["objects"]["changed"]
+    gone = {"name": "FAVOURITE", "value": "blue"}
+    assert [(row["old"], row["new"]) for row in changed["fields"]] == [(gone, None)]
+    assert {row["node"] for row in planned["gpuNodes"]} == {"l4", "a100"}
+    by_agent = {row["node"]: row["labels"] for row in planned["nodeLabels"] if row["by"] == "node-agent"}
+    assert by_agent["l4"] == {
+        "nvidia.com/gpu.product": "NVIDIA-L4-SHARED",
+        "nvidia.com/gpu.replicas": "4",
+        "nvidia.com/gpu.sharing-strategy": "time-slicing",
+    }
+
+
+async def test_labels_that_are_switched_off_go_and_tolerations_only_outdate_the_driver(
+    rehearsal: Rehearsal,
+) -> None:
+    wanted = [{"key": "nvidia.com/gpu", "operator": "Exists"}, {"key": "team", "operator": "Exists"}]
+    planned = await rehearsal.run(gfd={"enabled": False}, daemonsets={"tolerations": wanted})
+
+    gone = {row["by"] for row in planned["nodeLabels"] if None in row["labels"].values()}
+    assert gone == {"node-agent", "operator"}, "without the product, a100 is not known to have MIG"
+    assert {row["daemonSet"] for row in planned["pods"]["restarts"]} == {PLUGIN}
+    assert [row["daemonSet"] for row in planned["pods"]["outdated"]] == [DRIVER]
+    assert planned["workloads"] == [], "the driver that is loaded is the one that is asked for"
+
+
+async def test_an_operand_that_is_switched_off_is_pruned_and_its_pods_stop(rehearsal: Rehearsal) -> None:
+    planned = await rehearsal.run(devicePlugin={"enabled": False})
+
+    assert ("DaemonSet", PLUGIN) in {(row["kind"], row["name"]) for row in planned["objects"]["pruned"]}
+    assert {row["node"] for row in planned["pods"]["stops"]} == {"l4", "a100"}
+
+
+async def test_another_driver_waits_and_names_the_workload_that_is_in_its_way(rehearsal: Rehearsal) -> None:
+    planned = await rehearsal.run(driver={"version": "570.124.06"}, fails_with="OperandNotReady")
+
+    assert [row["daemonSet"] for row in planned["pods"]["outdated"]] == [DRIVER]
+    (workload,) = planned["workloads"]
+    assert (workload["pod"], workload["node"]) == ("default/training", "a100")
+    assert workload["holds"] == {"nvidia.com/gpu": 1}
+    assert workload["trouble"] == "mustLeaveFirst"
+    images = next(row["images"] for row in planned["operands"] if row["name"] == "driver")
+    assert any(image.endswith("/driver:570.124.06-ubuntu22.04") for image in images)
+
+
+async def test_a_named_image_is_taken_with_the_contract_of_its_maker(rehearsal: Rehearsal) -> None:
+    driver = {"version": "570.86.10", "repository": "registry.example/nvidia"}
+    planned = await rehearsal.run(driver=driver, fails_with="OperandNotReady")
+
+    operand = next(row for row in planned["operands"] if row["name"] == "driver")
+    assert operand["flavour"] == "original"
+    assert "registry.example/nvidia/driver:570.86.10-ubuntu22.04" in operand["images"]
+
+
+async def test_a_policy_that_makes_no_sense_is_named_and_leaves_everything_alone(
+    rehearsal: Rehearsal, cluster: Cluster
+) -> None:
+    before = await look(cluster)
+    nonsense = {"cdi": {"enabled": False, "nriPluginEnabled": True}}
+
+    code, planned = await rehearsal.plan(**nonsense, devicePlugin={"fooo": 1})
+
+    assert code == 1
+    assert planned["problems"]
+    assert all("spec.cdi.nriPluginEnabled" in text for text in planned["problems"])
+    assert planned["unknownFields"] == ["spec.devicePlugin.fooo"]
+    assert {key: planned[key] for key in NOTHING} == NOTHING
+    await cluster.apply(policy(**nonsense))
+    await error(cluster, "PolicyInvalid")
+    assert await look(cluster) == before
+
+
+async def test_of_all_these_plans_the_api_server_saw_reads_alone(cluster: Cluster) -> None:
+    asked = Counter(
+        line.fields["verb"] for line in cluster.requests() if line.fields["client"] == "gpuready-cli"
+    )
+
+    assert asked.keys() == {"get", "list"}
+
+
+# --- the plan against what happened -----------------------------------------------------------------------
+
+
+def _objects_are_as_planned(planned: Object, before: Seen, after: Seen) -> None:
+    def keys(fate: str) -> set[tuple[str, str]]:
+        return {(row["kind"], row["name"]) for row in planned[fate]}
+
+    assert keys("created") == after.objects.keys() - before.objects.keys()
+    assert keys("pruned") == before.objects.keys() - after.objects.keys()
+    both = before.objects.keys() & after.objects.keys()
+    assert keys("changed") == {key for key in both if before.objects[key] != after.objects[key]}
+    for row in planned["changed"]:
+        key = (row["kind"], row["name"])
+        happened = _leaves(before.objects[key], after.objects[key])
+        told = {each["path"] for each in row["fields"]}
+        assert [path for path in happened if not any(_is_below(path, each) for each in told)] == []
+        assert [each for each in told if not any(_is_below(path, each) for path in happened)] == []
+
+
+def _leaves(old: Any, new: Any, path: str = "") -> list[str]:
+    """Paths of what differs; entries of a list by their name, as the plan spells them."""
+    if isinstance(old, list) and isinstance(new, list):
+        old, new = _by_name(old), _by_name(new)
+        if old is None or new is None:
+            return [path]
+    if isinstance(old, dict) and isinstance(new, dict):
+        found = []
+        for key in {*old, *new}:
+            if old.get(key) != new.get(key):
+                step = key if key.startswith("[") else f".{key}" if path else key
+                found += _leaves(old.get(key), new.get(key), f"{path}{step}")
+        return found
+    return [path]
+
+
+def _by_name(rows: list[Any]) -> Object | None:
+    for key in ("mountPath", "name"):
+        if all(isinstance(row, dict) and key in row for row in rows):
+            return {f"[{key}={row[key]}]": row for row in rows}
+    return None
+
+
+def _is_below(path: str, top: str) -> bool:
+    return path == top or path.startswith((f"{top}.", f"{top}[")) or top.startswith((f"{path}.", f"{path}["))
+
+
+def _planned_labels(planned: Object) -> Object:
+    found: Object = {}
+    for row in planned["nodeLabels"]:
+        found.setdefault(row["node"], {}).update(row["labels"])
+    return found
+
+
+def _changes_of_labels(before: Seen, after: Seen) -> Object:
+    found = {}
+    for name, now in after.labels.items():
+        was = before.labels[name]
+        changed = {key: now.get(key) for key in {*was, *now} if was.get(key) != now.get(key)}
+        if changed:
+            found[name] = changed
+    return found
+
+
+def _gpu_nodes_are_as_planned(planned: list[Object], before: Seen, after: Seen) -> None:
+    changed = {name for name, spec in after.gpu_nodes.items() if before.gpu_nodes.get(name) != spec}
+    assert {row["node"] for row in planned} == changed
+    for row in planned:
+        for each in row["fields"]:
+            steps = each["path"].split(".")[1:]
+            assert _value_at(before.gpu_nodes[row["node"]], steps) == each["old"], each
+            assert _value_at(after.gpu_nodes[row["node"]], steps) == each["new"], each
+
+
+def _value_at(value: Any, steps: list[str]) -> Any:
+    for step in steps:
+        value = value.get(step) if isinstance(value, dict) else None
+    return value
+
+
+def _planned_pods(planned: Object) -> dict[str, set[tuple[str, str]]]:
+    return {
+        fate: {(row["daemonSet"], row["node"]) for row in planned["pods"][fate]}
+        for fate in ("starts", "stops", "restarts")
+    }
+
+
+def _changes_of_pods(before: Seen, after: Seen) -> dict[str, set[tuple[str, str]]]:
+    both = before.pods.keys() & after.pods.keys()
+    return {
+        "starts": after.pods.keys() - before.pods.keys(),
+        "stops": before.pods.keys() - after.pods.keys(),
+        "restarts": {key for key in both if before.pods[key] != after.pods[key]},
+    }

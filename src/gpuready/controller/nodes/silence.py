@@ -36,7 +36,7 @@ def _trouble_of(pod: Pod) -> str:
         if container.state == "terminated" and not container.ready:
             return f"its container ended{_last_end(container)}"
     if any(container.state == "running" for container in pod.containers):
-        return "it runs, but its readiness probe does not succeed"
+        return "it runs, but its readiness probe does not succeed (its log says why)"
     return "its container is being started"
 
 

@@ -8,6 +8,7 @@ network. It never opens NVML: a short-lived child does, when there is a reason.
 from __future__ import annotations
 
 import asyncio
+import random
 import signal
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -19,6 +20,8 @@ from gpuready import names
 from gpuready.errors import ApiError, UsageError
 from gpuready.kube.cache import WatchCache
 from gpuready.kube.client import KubeClient
+from gpuready.kube.contact import Contact
+from gpuready.kube.errors import ApiStatusError, Away, is_passing
 from gpuready.kube.events import EventRecorder
 from gpuready.kube.resources import GPU_NODES, NODES
 from gpuready.kube.trimmed import Node, decode_node
@@ -86,8 +89,13 @@ class Agent:
         self._log = get_logger("node-agent", node=settings.node_name)
         self._clock = clock
         selector = f"metadata.name={settings.node_name}"
-        self._nodes: WatchCache[Node] = WatchCache(client, NODES, field_selector=selector, decode=decode_node)
-        self._gpu_nodes: WatchCache[dict[str, Any]] = WatchCache(client, GPU_NODES, field_selector=selector)
+        contact = Contact(self._log)
+        self._nodes: WatchCache[Node] = WatchCache(
+            client, NODES, field_selector=selector, decode=decode_node, contact=contact
+        )
+        self._gpu_nodes: WatchCache[dict[str, Any]] = WatchCache(
+            client, GPU_NODES, field_selector=selector, contact=contact
+        )
         host = root.host()
         link = DriverLink(
             host,
@@ -137,8 +145,10 @@ class Agent:
         return True, "looks at the node every second"
 
     def is_ready(self) -> tuple[bool, str]:
-        if not self._nodes.synced:
-            return False, "the API server has not shown this node yet"
+        for cache, what in ((self._nodes, "this node"), (self._gpu_nodes, "what is wanted of this node")):
+            if not cache.synced:
+                why = f": {cache.trouble}" if cache.trouble else ""
+                return False, f"the API server has not shown {what} yet{why}"
         if self._latest is None:
             return False, "the node has not been judged yet"
         return self.is_healthy()
@@ -275,18 +285,23 @@ class Agent:
     # --- tell --------------------------------------------------------------------------------------------
 
     async def _report_loop(self) -> None:
-        retry_s = FIRST_RETRY_S
+        retry_s, failed = FIRST_RETRY_S, 0
         while True:
             await self._tell.wait()
             self._tell.clear()
             try:
                 wait_s = await self._report()
             except ApiError as exc:
-                self._complain(str(exc), retry_s)
-                wait_s, retry_s = retry_s, min(retry_s * 2, LONGEST_RETRY_S)
+                failed += 1
+                asked_s = exc.retry_after if isinstance(exc, ApiStatusError) else None
+                # Not all agents of a fleet together, when the API server is back.
+                wait_s = max(retry_s * random.uniform(0.8, 1.2), asked_s or 0.0)
+                retry_s = min(retry_s * 2, LONGEST_RETRY_S)
+                if failed > 1 or not is_passing(exc):
+                    self._complain(exc, wait_s)
             else:
-                self._complain("", 0.0)
-                retry_s = FIRST_RETRY_S
+                self._complain(None, 0.0)
+                retry_s, failed = FIRST_RETRY_S, 0
             if wait_s > 0:
                 asyncio.get_running_loop().call_later(wait_s, self._wake.set)
 
@@ -300,12 +315,15 @@ class Agent:
             return 0.0
         return await self._reporter.report(view, judgement, gpu_node)
 
-    def _complain(self, trouble: str, retry_s: float) -> None:
-        """Once per kind of trouble, and once when it is over."""
-        if trouble and not self._trouble:
-            self._log.warning("API server not told", error=trouble, retry_in_s=retry_s)
+    def _complain(self, exc: ApiError | None, retry_s: float) -> None:
+        """Once per kind of trouble, and once when it is over; that the server is away, the watches say."""
+        if isinstance(exc, Away):
+            return
+        trouble = str(exc) if exc is not None else ""
+        if trouble and trouble != self._trouble:
+            self._log.warning("API server not told", error=trouble, retry_in_s=round(retry_s, 1))
         elif self._trouble and not trouble:
-            self._log.info("API server answers again")
+            self._log.info("API server told")
         self._trouble = trouble
 
 

@@ -7,13 +7,14 @@ never twice over the same version of an object: the cache has to show the first 
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from gpuready import names
+from gpuready.errors import ApiError
 from gpuready.gpu.sharing import device_of
 from gpuready.kube.client import KubeClient
-from gpuready.kube.errors import Conflict, NotFound
+from gpuready.kube.errors import Conflict, NotFound, is_passing
 from gpuready.kube.events import EventRecorder
 from gpuready.kube.resources import GPU_NODES, NODES
 from gpuready.kube.trimmed import Node
@@ -73,14 +74,21 @@ class Reporter:
         self._silenced_at: float | None = None
 
     async def report(self, view: View, judgement: Judgement, gpu_node: Mapping[str, Any] | None) -> float:
-        """raises  ApiError; what was not told is told by the next round"""
-        if view.node is None:
-            return 0.0
-        waits = [
-            await self._keep_labels(view, view.node),
-            await self._keep_status(view, judgement, gpu_node) if gpu_node else 0.0,
-            await self._keep_condition(view, view.node, judgement),
-        ]
+        """One that fails does not keep the others from being told.
+
+        raises  ApiError at the end; what was not told is told by the next round
+        """
+        node = view.node
+        parts: list[Callable[[], Awaitable[float]]] = []
+        if node is not None:
+            parts.append(lambda: self._keep_labels(view, node))
+        if gpu_node:
+            parts.append(lambda: self._keep_status(view, judgement, gpu_node))
+        if node is not None:
+            parts.append(lambda: self._keep_condition(view, node, judgement))
+        waits, failures = await _each_of(parts)
+        if failures:
+            raise failures[0] if len(failures) == 1 else _together(failures)
         return min((wait for wait in waits if wait > 0), default=0.0)
 
     async def report_uninstalled(self, view: View, gpu_node: Mapping[str, Any]) -> float:
@@ -186,3 +194,23 @@ class Reporter:
             )
         for pod in pods:
             await self._events.event(pod.reference, draft.type, draft.reason, draft.message)
+
+
+async def _each_of(parts: Iterable[Callable[[], Awaitable[float]]]) -> tuple[list[float], list[ApiError]]:
+    """What each in turn returned or failed with."""
+    waits: list[float] = []
+    failures: list[ApiError] = []
+    for part in parts:
+        try:
+            waits.append(await part())
+        except ApiError as exc:
+            failures.append(exc)
+    return waits, failures
+
+
+def _together(failures: Sequence[ApiError]) -> ApiError:
+    """The first that will not pass by itself, with the others' words."""
+    first = next((exc for exc in failures if not is_passing(exc)), failures[0])
+    others = [str(exc) for exc in failures if exc is not first]
+    first.why = "; ".join([*([first.why] if first.why else []), *others])
+    return first

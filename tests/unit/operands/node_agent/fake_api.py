@@ -6,6 +6,7 @@ import asyncio
 import copy
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from aiohttp import web
@@ -31,10 +32,11 @@ class FakeApi:
         self._port = 0
         self._streams: set[asyncio.Task[Any]] = set()
         self._oldest = 0
+        self.refused: dict[str, tuple[int, str]] = {}  # "PATCH /api/v1/nodes/n1" -> status and reason
         self.conflicts = 0  # so many of the next conditional writes come too late
 
     async def start(self) -> None:
-        app = web.Application()
+        app = web.Application(middlewares=[self._refuse])
         for path in PATHS:
             app.router.add_get(path, self._list_or_watch)
             app.router.add_patch(path + "/{name}", self._patch)
@@ -88,12 +90,21 @@ class FakeApi:
                         found = None
                     if found:
                         return found
-                    await self._changed.wait()
+                    with suppress(TimeoutError):  # what the log says changes without the server
+                        await asyncio.wait_for(self._changed.wait(), 0.1)
         except TimeoutError:
             state = json.dumps([self.events, list(self.objects.values())], indent=1)
             raise AssertionError(f"not within {deadline_s} s; the server has: {state}") from None
 
     # --- handlers ----------------------------------------------------------------------------------------
+
+    @web.middleware
+    async def _refuse(
+        self, request: web.Request, handler: Callable[[web.Request], Any]
+    ) -> web.StreamResponse:
+        refused = self.refused.get(f"{request.method} {request.path}")
+        response: web.StreamResponse = _refused(*refused) if refused else await handler(request)
+        return response
 
     async def _list_or_watch(self, request: web.Request) -> web.StreamResponse:
         plural = PATHS[request.path]

@@ -16,27 +16,12 @@ from tests.unit.operands.node_agent.machine import FakeChild, Machine, inventory
 from gpuready import names
 from gpuready.node import gates
 from gpuready.node.root import Root
-from gpuready.operands.node_agent import daemon, reporter
+from gpuready.operands.node_agent import reporter
 from gpuready.operands.node_agent.daemon import Agent
 from gpuready.operands.node_agent.settings import Settings
 
 PCI = names.NFD_PCI_LABELS[0]
 SETTINGS = Settings(node_name="n1", settle_s=0.2)
-
-
-@pytest.fixture
-async def api() -> AsyncIterator[FakeApi]:
-    server = FakeApi()
-    await server.start()
-    yield server
-    await server.go_away()
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(daemon, "TICK_S", 0.05)
-    monkeypatch.setattr(daemon, "PLUGIN_QUIET_S", 0.2)
-    monkeypatch.setattr(reporter, "STATUS_INTERVAL_S", 0.05)
 
 
 @asynccontextmanager

@@ -6,6 +6,7 @@ containers are below it. What a machine's crash or `kill -9` left is swept away 
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 PREFIX = "gpuready-sim-"
+_LABEL = "lo:g"
 _POLL_S = 0.02
 _KERNEL_SETTINGS = (
     "/proc/sys/kernel/keys/root_maxbytes",
@@ -25,6 +27,12 @@ _KERNEL_SETTINGS = (
     "/proc/sys/vm/panic_on_oom",
 )
 _CPUSET_FILES = ("cpuset.cpus", "cpuset.mems")
+
+
+def sweep() -> None:
+    """Take away what is left of nodes whose view is gone."""
+    _sweep_cgroups()
+    _sweep_addresses()
 
 
 # --- cgroups ----------------------------------------------------------------------------------------------
@@ -69,8 +77,7 @@ def remove_cgroup(name: str, timeout_s: float) -> bool:
         time.sleep(_POLL_S)
 
 
-def sweep() -> None:
-    """Take away the cgroups of nodes whose view is gone."""
+def _sweep_cgroups() -> None:
     for name in {group.name for place, _ in _hierarchies() for group in place.glob(f"{PREFIX}*")}:
         if not _is_view(name.removeprefix(PREFIX)):
             remove_cgroup(name, timeout_s=5)
@@ -151,13 +158,30 @@ def _kill(pid: int) -> None:
 
 # --- the address and the kernel's settings ----------------------------------------------------------------
 def add_address(address: str) -> None:
-    """Give the loopback interface an address that is not a loopback address: a kubelet refuses those."""
-    subprocess.run(["ip", "address", "replace", f"{address}/32", "dev", "lo"], check=True)
+    """Give the loopback interface an address that is not a loopback address: a kubelet refuses those.
+
+    Its label says whose it is.
+    """
+    _ip("address", "replace", f"{address}/32", "dev", "lo", "label", f"{_LABEL}{os.getpid()}")
 
 
 def remove_address(address: str) -> None:
-    argv = ["ip", "address", "delete", f"{address}/32", "dev", "lo"]
-    subprocess.run(argv, check=False, capture_output=True)
+    try:
+        _ip("address", "delete", f"{address}/32", "dev", "lo")
+    except subprocess.CalledProcessError:
+        pass  # it is gone
+
+
+def _sweep_addresses() -> None:
+    (interface,) = json.loads(_ip("-json", "address", "show", "dev", "lo"))
+    for row in interface["addr_info"]:
+        label = row.get("label", "")
+        if label.startswith(_LABEL) and not _is_view(label.removeprefix(_LABEL)):
+            remove_address(row["local"])
+
+
+def _ip(*words: str) -> str:
+    return subprocess.run(["ip", *words], check=True, capture_output=True, text=True).stdout
 
 
 def kernel_settings() -> dict[Path, str]:

@@ -72,7 +72,8 @@ def _capabilities() -> int:
 
 
 def _next_step(missing: list[str]) -> str:
-    if any("was not built" in text for text in missing):
-        return "run `make kubernetes`"
+    steps = ["run `make kubernetes`"] if any("was not built" in text for text in missing) else []
     packages = [text.partition("Debian: ")[2].rstrip(")") for text in missing if "Debian: " in text]
-    return f"apt-get install {' '.join(dict.fromkeys(packages))}" if packages else ""
+    if packages:
+        steps.append(f"apt-get install {' '.join(dict.fromkeys(packages))}")
+    return "; ".join(steps)

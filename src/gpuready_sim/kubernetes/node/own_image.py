@@ -52,29 +52,29 @@ def own_image(name: str, env: Mapping[str, str]) -> Image:
 
 
 def _interpreter(python: Path) -> dict[str, Path]:
-    library = Path(sysconfig.get_path("stdlib"))
-    found = {_inside(python): python}
-    for path in library.rglob("*"):
-        parts = path.relative_to(library).parts
-        if path.is_file() and parts[0] not in _UNUSED and "__pycache__" not in parts and path.suffix != ".a":
-            found[_inside(path)] = path
-    return found
+    parts = [part for part in Path(sysconfig.get_path("stdlib")).iterdir() if part.name not in _UNUSED]
+    return {_inside(path): path for path in [python, *_files_below(parts)]}
 
 
 def _packages() -> dict[str, Path]:
     """The product and all that it requires, in one folder."""
     source = Path(__file__).parents[3] / _PRODUCT
-    found = {
-        f"{PACKAGES}/{_PRODUCT}/{path.relative_to(source)}": path
-        for path in source.rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
-    }
+    found = {f"{PACKAGES}/{path.relative_to(source.parent)}": path for path in _files_below([source])}
     for distribution in _required(_PRODUCT, set()):
         for file in distribution.files or ():
             path = Path(str(distribution.locate_file(file)))
             if path.is_file() and ".." not in file.parts and "__pycache__" not in file.parts:
                 found[f"{PACKAGES}/{file}"] = path
     return found
+
+
+def _files_below(places: Iterable[Path]) -> Iterator[Path]:
+    """Without what Python compiled for itself and what only linkers read."""
+    for place in places:
+        if place.is_dir() and place.name != "__pycache__":
+            yield from _files_below(place.iterdir())
+        elif place.is_file() and place.suffix != ".a":
+            yield place
 
 
 def _required(name: str, seen: set[str]) -> Iterator[importlib.metadata.Distribution]:

@@ -55,13 +55,20 @@ def _missing() -> Iterator[str]:
             yield f"{name} was not built"
     if not any(shutil.which(name) for name in _RUNTIMES):
         yield "no OCI runtime (Debian: runc)"
-    if shutil.which(BUSYBOX) is None:
+    busybox = shutil.which(BUSYBOX)
+    if busybox is None or not _is_static(Path(busybox)):
         yield "no static busybox for images (Debian: busybox-static)"
     if not (CNI_PLUGINS / "ptp").exists():
         yield "no CNI plugins (Debian: containernetworking-plugins)"
     for command, package in (("unshare", "util-linux"), ("nsenter", "util-linux"), ("ip", "iproute2")):
         if shutil.which(command) is None:
             yield f"no {command} (Debian: {package})"
+
+
+def _is_static(program: Path) -> bool:
+    """A program that needs libraries names its loader near its beginning."""
+    with program.open("rb") as file:
+        return b"/ld-" not in file.read(4096)
 
 
 def _capabilities() -> int:

@@ -14,6 +14,7 @@ from gpuready import names
 from gpuready.chain.driver import NOT_AS_ASKED
 from gpuready.chain.verdict import Link, State
 from gpuready.chain.wording import counted
+from gpuready.controller.fleet import held_up_by
 from gpuready.controller.nodes.summary import GPUNodeSummary
 from gpuready.controller.policy.active import ActivePolicy
 from gpuready.controller.policy.plan import OperandPlan, Plan
@@ -389,24 +390,17 @@ def _nodes_row(seen: Observed) -> Row:
     broken: dict[str, int] = {}
     ready = 0
     for node in gpu_nodes:
-        link = _broken_link(node, seen.gpu_nodes.get(node.name))
-        if link is None:
+        found = held_up_by(node.silent, seen.gpu_nodes.get(node.name))
+        if found is None:
             ready += 1
         else:
-            broken[link] = broken.get(link, 0) + 1
+            broken[found.link] = broken.get(found.link, 0) + 1
     return {
         "gpu": len(gpu_nodes),
         "ready": ready,
         "brokenBy": dict(sorted(broken.items())),
         "undiscovered": sum(node.undiscovered for node in seen.nodes),
     }
-
-
-def _broken_link(node: NodeView, summary: GPUNodeSummary | None) -> str | None:
-    if node.silent or summary is None or not summary.status.chain:
-        return str(Link.REPORTING)
-    broken = summary.first_broken()
-    return broken.link if broken else None
 
 
 def _some(names_: Iterable[str]) -> str:

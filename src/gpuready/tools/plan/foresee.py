@@ -145,6 +145,7 @@ def _plan(
         base_driver=look.find_live(("DaemonSet", look.namespace, BASE_NAME)),
         configs=look.configmaps.values(),
         service_monitors=look.serves_service_monitors,
+        images=look.images,
     )
     return plan_of(active, policy, view, heirs)
 

@@ -17,12 +17,14 @@ from gpuready import names
 from gpuready.controller.caches import OWNED_KINDS
 from gpuready.controller.nodes.summary import GPUNodeSummary, decode_gpunode
 from gpuready.controller.policy.plan import Key, key_of
+from gpuready.errors import UsageError
 from gpuready.kube.client import KubeClient
 from gpuready.kube.errors import Forbidden, NotFound
 from gpuready.kube.resources import (
     CLUSTER_POLICIES,
     CONFIGMAPS,
     CRDS,
+    DEPLOYMENTS,
     GPU_NODES,
     NODES,
     PODS,
@@ -46,11 +48,13 @@ class Look:
     pods        of the whole cluster, as they are
     crds        by name, those of our kinds and of ServiceMonitor
     image       that the operator gives to its own DaemonSets
+    images      the operator's environment, for images that the policy leaves open
     offline     there is no cluster: nodes from a file
     """
 
     namespace: str
     image: str = OWN_IMAGE
+    images: Mapping[str, str] = field(default_factory=dict)
     policies: Sequence[Object] = ()
     nodes: Sequence[Object] = ()
     gpu_nodes: Mapping[str, GPUNodeSummary] = field(default_factory=dict)
@@ -86,11 +90,12 @@ def decoded(nodes: Iterable[Object]) -> list[Node]:
 async def gather(client: KubeClient, namespace: str, image: str = "") -> Look:
     """All lists at once.
 
-    image    the operator's own, "" = the one that its node agent's DaemonSet has
+    image    the operator's own, "" = as its Deployment says, or the one that its node agent has
     raises   ApiError when the server cannot be reached or refuses
     """
     crds = asyncio.create_task(_crds(client))
-    policies, nodes, gpu_nodes, configmaps, pods, *owned = await asyncio.gather(
+    deployments, policies, nodes, gpu_nodes, configmaps, pods, *owned = await asyncio.gather(
+        _found(client, DEPLOYMENTS, namespace),
         _found(client, CLUSTER_POLICIES),
         _found(client, NODES),
         _found(client, GPU_NODES),
@@ -99,11 +104,13 @@ async def gather(client: KubeClient, namespace: str, image: str = "") -> Look:
         *(_found(client, kind, namespace, names.OPERAND_LABEL) for kind in (*OWNED_KINDS, SERVICE_MONITORS)),
     )
     ours = [obj for each in owned for obj in each]
+    env = _operator_env(deployments)
     summaries = [decode_gpunode(msgspec.json.encode(obj)) for obj in gpu_nodes]
     devices = {obj["metadata"]["name"]: (obj.get("status") or {}).get("devices") or () for obj in gpu_nodes}
     return Look(
         namespace=namespace,
-        image=image or _image_of(ours) or OWN_IMAGE,
+        image=image or env.get("GPUREADY_IMAGE") or _image_of(ours) or OWN_IMAGE,
+        images=env,
         policies=policies,
         nodes=nodes,
         gpu_nodes={summary.metadata.name: summary for summary in summaries},
@@ -123,8 +130,31 @@ async def with_foreign(client: KubeClient, look: Look, wanted: Iterable[Object])
 
 
 def offline(nodes: Sequence[Object], namespace: str, image: str = "") -> Look:
-    """A cluster that holds these nodes and nothing else."""
+    """A cluster that holds these nodes and nothing else.
+
+    raises  UsageError for a node that no API server would have
+    """
+    try:
+        decoded(nodes)
+    except msgspec.ValidationError as exc:
+        raise UsageError(
+            "the file given with --nodes holds a node that cannot be read",
+            why=str(exc),
+            next_step="make it with: kubectl get nodes -o yaml > nodes.yaml",
+        ) from exc
     return Look(namespace, image or OWN_IMAGE, nodes=nodes, offline=True)
+
+
+def _operator_env(deployments: Iterable[Object]) -> dict[str, str]:
+    """Literal values of the operator's container; none where it runs without a Deployment."""
+    containers = [row for each in deployments for row in each["spec"]["template"]["spec"]["containers"]]
+    for container in containers:
+        if [*(container.get("command") or ()), *(container.get("args") or ())][:2] == [
+            "gpuready",
+            "operator",
+        ]:
+            return {row["name"]: row.get("value") or "" for row in container.get("env") or ()}
+    return {}
 
 
 def _image_of(owned: Iterable[Object]) -> str:

@@ -42,8 +42,8 @@ def _lines(forecast: Forecast) -> Iterator[str]:
     yield from _label_lines(forecast.labels)
     yield from _gpu_node_lines(forecast)
     for operand in forecast.operands:
-        if operand.flavour and not operand.refused:
-            yield _line("run", operand.name, _images(operand.flavour, operand.images))
+        if operand.images:
+            yield _line("run", operand.name, f"{_WHOSE[operand.flavour]}: {', '.join(operand.images)}")
     for name in forecast.not_implemented:
         yield _line("skip", name, "enabled, and not installed by this version")
     for path in forecast.unknown_fields:
@@ -59,9 +59,7 @@ def _line(verb: str, subject: str, rest: str = "") -> str:
     return f"{verb:<7} {subject}  {rest}".rstrip()
 
 
-def _images(flavour: str, images: Sequence[str]) -> str:
-    whose = {"own": "gpuready's", "original": "the original's"}[flavour]
-    return f"{whose}: {', '.join(images)}" if images else f"{whose}, without a pod of its own"
+_WHOSE = {"own": "gpuready's", "original": "the original's"}
 
 
 # --- workloads and pods -----------------------------------------------------------------------------------

@@ -1,0 +1,401 @@
+"""`gpuready plan`: what is typed, what is printed, and the cases that a simulated cluster does not show."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.tools.cluster import PCI, meta, node
+
+from gpuready import names
+from gpuready.api.crd import all_crds
+from gpuready.cli import main
+from gpuready.controller.policy.plan import key_of
+from gpuready.kube.apply import with_digest
+from gpuready.kube.errors import error_of
+from gpuready.tools.plan import look as looks
+from gpuready.tools.plan import pods
+from gpuready.tools.plan.forecast import Fate, Forecast, PodFate, Trouble
+from gpuready.tools.plan.foresee import foresee, wanted_objects
+from gpuready.tools.plan.look import Look
+from gpuready.tools.plan.pods import DaemonSetOutlook, pod_changes
+from gpuready.tools.plan.text import text_of
+
+Object = dict[str, Any]
+OFF = {block: {"enabled": False} for block in ("toolkit", "dcgm", "dcgmExporter", "migManager")}
+UBUNTU = {names.OS_ID_LABEL: "ubuntu", names.OS_VERSION_LABEL: "22.04"}
+PLUGIN, DRIVER = "nvidia-device-plugin-daemonset", "nvidia-driver-daemonset"
+TEAM_TAINT = {"key": "team", "value": "ml", "effect": "NoSchedule"}
+
+
+def policy(name: str = "cluster-policy", *, metadata: Mapping[str, Any] = {}, **spec: Any) -> Object:
+    off = {**OFF, "driver": {"enabled": False}}
+    return {
+        "apiVersion": "nvidia.com/v1",
+        "kind": "ClusterPolicy",
+        "metadata": {"name": name, **metadata},
+        "spec": {**off, **spec},
+    }
+
+
+def gpu_machine(name: str = "gpu-1", **labels: str) -> Object:
+    """As node feature discovery has labelled it; nobody of ours was there yet."""
+    return node(name, labels={PCI: "true", **UBUNTU, **labels})
+
+
+def cluster(*nodes: Object, pods: list[Object] | None = None, **spec: Any) -> tuple[Object, Look]:
+    """A cluster in which the policy is in force, and that policy."""
+    raw = policy(metadata={"uid": "u-1", "creationTimestamp": "2026-01-01T00:00:00Z"}, **spec)
+    bare = Look("gpu-operator", policies=[raw], nodes=nodes or (gpu_machine(),))
+    owned = [with_digest(obj) for obj in wanted_objects(raw, bare)]
+    return policy(**spec), replace(bare, owned=owned, pods=pods or [])
+
+
+def daemon_pod(daemonset: str, node_name: str, operand: str, **labels: str) -> Object:
+    owner = {"kind": "DaemonSet", "name": daemonset, "uid": "d", "controller": True}
+    own = {names.OPERAND_LABEL: operand, "app": daemonset, **labels}
+    metadata = meta(f"{daemonset}-{node_name}", own, namespace="gpu-operator", ownerReferences=[owner])
+    return {"metadata": metadata, "spec": {"nodeName": node_name}, "status": {"phase": "Running"}}
+
+
+def training(node_name: str, gpus: int = 2) -> Object:
+    container = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}
+    spec = {"nodeName": node_name, "containers": [container]}
+    return {"metadata": meta("training", namespace="ml"), "spec": spec, "status": {"phase": "Running"}}
+
+
+def named(forecast: Forecast, fate: Fate) -> set[str]:
+    return {f"{each.kind}/{each.name}" for each in forecast.of_fate(fate)}
+
+
+# --- the command ------------------------------------------------------------------------------------------
+
+
+NODES = """\
+kind: NodeList
+items:
+- kind: Node
+  metadata:
+    name: gpu-1
+    labels:
+      feature.node.kubernetes.io/pci-10de.present: "true"
+      feature.node.kubernetes.io/system-os_release.ID: ubuntu
+      feature.node.kubernetes.io/system-os_release.VERSION_ID: "22.04"
+      kubernetes.io/os: linux
+- kind: Node
+  metadata: {name: cpu-1, labels: {kubernetes.io/os: linux}}
+"""
+
+
+def files(tmp_path: Path, raw: Object, nodes: str = NODES) -> list[str]:
+    (tmp_path / "policy.yaml").write_text(json.dumps(raw))
+    (tmp_path / "nodes.yaml").write_text(nodes)
+    return ["plan", "-f", str(tmp_path / "policy.yaml"), "--nodes", str(tmp_path / "nodes.yaml")]
+
+
+def test_without_a_cluster_it_tells_what_an_empty_one_would_get(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    typed = files(tmp_path, policy(gfd={"enabled": False}, psp={"enabled": True}))
+
+    code = main([*typed, "--own-image", "registry.example/gpuready:1"])
+
+    assert code == 1
+    told = capsys.readouterr().out.splitlines()
+    assert [line for line in told if line in EXPECTED] == EXPECTED
+    assert told[-1].endswith("9 labels on 1 node, 1 GPUNode changed, no workload is touched")
+
+
+EXPECTED = [
+    "start   gpuready-node-agent  on gpu-1, cpu-1",
+    "start   nvidia-device-plugin-daemonset  on gpu-1",
+    "create  device-plugin  ServiceAccount nvidia-device-plugin, DaemonSet nvidia-device-plugin-daemonset",
+    "label   gpu-1  by the operator",
+    "          nvidia.com/gpu.deploy.device-plugin=true",
+    "          nvidia.com/gpu.present=true",
+    "create  GPUNode gpu-1",
+    "run     device-plugin  gpuready's: registry.example/gpuready:1",
+    "ignore  spec.psp  deprecated, ignored as in the original",
+    "note    1 node: nobody may have looked for GPUs there; what the node agent finds decides about more "
+    "labels, GPUNodes and pods",
+    "note    no cluster was looked at: hosts are taken to have no driver, and nothing to be there",
+]
+
+
+def test_json_has_the_same_facts_under_the_names_of_the_api(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main([*files(tmp_path, policy()), "-o", "json"])
+
+    found = json.loads(capsys.readouterr().out)
+    assert code == 1
+    assert {"kind": "DaemonSet", "name": PLUGIN}.items() <= found["objects"]["created"][-1].items()
+    assert {"daemonSet": PLUGIN, "operand": "device-plugin", "node": "gpu-1"} in found["pods"]["starts"]
+    (labels,) = found["nodeLabels"]
+    assert (labels["node"], labels["by"], labels["labels"][names.GPU_PRESENT]) == (
+        "gpu-1",
+        "operator",
+        "true",
+    )
+    assert [row["node"] for row in found["gpuNodes"]] == ["gpu-1"]
+    assert found["workloads"] == found["problems"] == []
+
+
+@pytest.mark.parametrize(
+    ("raw", "nodes", "said"),
+    [
+        pytest.param({"apiVersion": "v1", "kind": "Pod"}, NODES, "v1 Pod", id="no policy"),
+        pytest.param(policy(), "kind: Pod", "no list of Nodes", id="no nodes"),
+        pytest.param(policy(), "- metadata: {name: [x]}", "cannot be read", id="a node that cannot be"),
+    ],
+)
+def test_it_exits_2_when_it_could_not_look(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], raw: Object, nodes: str, said: str
+) -> None:
+    assert main(files(tmp_path, raw, nodes)) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert said in shown.err
+
+
+# --- which policy, and is it followed ---------------------------------------------------------------------
+
+
+def test_the_policy_in_force_changes_nothing_but_what_nobody_has_done_yet() -> None:
+    raw, look = cluster()
+
+    forecast = foresee(raw, look)
+
+    assert forecast.objects == ()
+    assert [each.node for each in forecast.gpu_nodes] == ["gpu-1"], "no operator runs here"
+
+
+def test_a_younger_policy_waits_and_changes_nothing() -> None:
+    _, look = cluster()
+
+    forecast = foresee(policy("another", devicePlugin={"enabled": False}), look)
+
+    assert forecast.ignored_for == "cluster-policy"
+    assert not forecast.changes_something
+    assert forecast.says_something
+    assert text_of(forecast).splitlines() == [
+        "wait    another  cluster-policy is older and stays in force",
+        "nothing would change",
+    ]
+
+
+def test_every_problem_of_a_policy_is_named_and_nothing_would_change() -> None:
+    _, look = cluster()
+
+    forecast = foresee(policy(mig={"strategy": "doubled"}, hostPaths={"rootFS": "host"}), look)
+
+    assert len(forecast.problems) == 1  # the schema first: the rest cannot be read
+    assert "spec.mig.strategy" in forecast.problems[0]
+    assert text_of(forecast).endswith("1 problem: what runs would be left as it is")
+
+
+def test_a_policy_under_an_older_crd_is_not_followed() -> None:
+    raw, look = cluster()
+    crds = {crd["metadata"]["name"]: json.loads(json.dumps(crd)) for crd in all_crds()}
+    versions = crds["clusterpolicies.nvidia.com"]["spec"]["versions"]
+    del versions[0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["gpuready"]
+
+    forecast = foresee(raw, replace(look, crds=crds))
+
+    assert "spec.gpuready" in forecast.problems[0]
+
+
+def test_an_operand_whose_settings_would_end_its_daemon_is_refused_and_left_alone() -> None:
+    _, look = cluster()
+
+    forecast = foresee(policy(devicePlugin={"env": [{"name": "MIG_STRATEGY", "value": "odd"}]}), look)
+
+    (refused,) = forecast.refused
+    assert refused.name == "device-plugin"
+    assert "odd" in refused.refused
+    assert forecast.objects == ()
+    assert f"refuse  device-plugin  {refused.refused}" in text_of(forecast)
+
+
+# --- objects ----------------------------------------------------------------------------------------------
+
+
+def test_an_object_that_somebody_else_made_is_taken_over_field_by_field() -> None:
+    raw, look = cluster()
+    (ours,) = (obj for obj in look.owned if key_of(obj)[::2] == ("DaemonSet", PLUGIN))
+    theirs = json.loads(json.dumps(ours))
+    theirs["metadata"]["labels"] = {"app": PLUGIN}
+    theirs["spec"]["template"]["spec"]["containers"][0]["image"] = "theirs:1"
+    look = replace(look, owned=[obj for obj in look.owned if obj is not ours], foreign=[theirs])
+
+    (change,) = foresee(raw, look).objects
+
+    assert (change.fate, change.why) == (Fate.CHANGED, "taken over")
+    by_path = {each.path: (each.old, each.new) for each in change.fields}
+    image = "spec.template.spec.containers[name=nvidia-device-plugin].image"
+    assert by_path[image] == ("theirs:1", looks.OWN_IMAGE)
+
+
+def test_a_field_that_the_server_spells_in_its_own_way_is_no_change() -> None:
+    raw, look = cluster()
+    live = [json.loads(json.dumps(obj)) for obj in look.owned]
+    (daemonset,) = (obj for obj in live if obj["metadata"]["name"] == PLUGIN and obj["kind"] == "DaemonSet")
+    daemonset["spec"]["template"]["spec"]["priorityClassName"] = "spelled-otherwise"
+    fields = {"f:spec": {"f:template": {"f:spec": {"f:priorityClassName": {}}}}}
+    entry = {"manager": names.FIELD_MANAGER, "operation": "Apply", "fieldsV1": fields}
+    daemonset["metadata"]["managedFields"] = [entry]
+
+    assert foresee(raw, replace(look, owned=live)).objects == ()
+
+    entry["manager"] = "kubectl-edit"
+    (change,) = foresee(raw, replace(look, owned=live)).objects
+    assert (change.why, change.fields[0].old) == ("repaired", "spelled-otherwise")
+
+
+async def test_the_operators_own_image_is_the_one_of_its_deployment() -> None:
+    env = [{"name": "GPUREADY_IMAGE", "value": "mirror/gpuready:2"}, {"name": "NODE", "valueFrom": {}}]
+    container = {"command": ["gpuready"], "args": ["operator"], "env": env}
+    deployment = {"metadata": {"name": "op"}, "spec": {"template": {"spec": {"containers": [container]}}}}
+
+    seen = await looks.gather(Lists(deployments=[deployment]), "gpu-operator")  # type: ignore[arg-type]
+
+    assert seen.image == "mirror/gpuready:2"
+    assert (await looks.gather(Lists(), "gpu-operator", "asked:1")).image == "asked:1"  # type: ignore[arg-type]
+
+
+class Lists:
+    """As much of an API client as `gather` uses; kinds that are not given are not served."""
+
+    def __init__(self, **by_plural: list[Object]) -> None:
+        self._by_plural = by_plural
+
+    async def list(self, resource: Any, namespace: Any = None, label_selector: str = "") -> Any:
+        return self._by_plural.get(resource.plural, []), "1"
+
+    async def get(self, resource: Any, name: str, namespace: Any = None) -> Object:
+        raise error_of(404, {"message": name, "reason": "NotFound"})
+
+
+# --- pods and workloads -----------------------------------------------------------------------------------
+
+
+def daemonset(on_delete: bool = False, **spec: Any) -> Object:
+    pod = {"nodeSelector": {names.GPU_PRESENT: "true"}, **spec}
+    strategy = {"type": "OnDelete" if on_delete else "RollingUpdate"}
+    return {
+        "kind": "DaemonSet",
+        "metadata": {"name": PLUGIN, "labels": {names.OPERAND_LABEL: "device-plugin"}},
+        "spec": {"template": {"spec": pod}, "updateStrategy": strategy},
+    }
+
+
+TOLERANT = [{"key": "team", "operator": "Exists"}]
+
+
+@pytest.mark.parametrize(
+    ("desired", "renewed", "runs", "taints", "fate"),
+    [
+        pytest.param(daemonset(), True, True, [], PodFate.RESTARTS, id="another template"),
+        pytest.param(daemonset(), False, True, [], None, id="the same template"),
+        pytest.param(daemonset(on_delete=True), True, True, [], PodFate.OUTDATED, id="replaced by hand only"),
+        pytest.param(daemonset(), False, False, [], PodFate.STARTS, id="a node that had none"),
+        pytest.param(None, False, True, [], PodFate.STOPS, id="the DaemonSet goes"),
+        pytest.param(None, False, False, [], None, id="it was not there"),
+        pytest.param(daemonset(), False, False, [TEAM_TAINT], None, id="a taint keeps it away"),
+        pytest.param(daemonset(), False, True, [TEAM_TAINT], None, id="a taint that came later leaves it"),
+        pytest.param(daemonset(), True, True, [TEAM_TAINT], PodFate.STOPS, id="its successor may not start"),
+        pytest.param(
+            daemonset(tolerations=TOLERANT), True, False, [TEAM_TAINT], PodFate.STARTS, id="tolerated now"
+        ),
+        pytest.param(
+            daemonset(nodeSelector={"x": "y"}), False, True, [], PodFate.STOPS, id="selects other nodes now"
+        ),
+    ],
+)
+def test_what_becomes_of_a_pod(
+    desired: Object | None, renewed: bool, runs: bool, taints: list[Object], fate: PodFate | None
+) -> None:
+    there = [daemon_pod(PLUGIN, "gpu-1", "device-plugin")] if runs else []
+    outlook = DaemonSetOutlook(PLUGIN, "device-plugin", desired, renewed)
+
+    changes = pod_changes([outlook], [node("gpu-1", gpus=8, taints=taints)], there)
+
+    assert [each.fate for each in changes] == ([fate] if fate else [])
+
+
+def test_a_driver_that_is_switched_off_is_taken_from_the_pods_that_use_it() -> None:
+    present = {names.GPU_PRESENT: "true", names.DEPLOY_DRIVER: "true"}
+    there = [daemon_pod(DRIVER, "gpu-1", "driver"), training("gpu-1"), training("elsewhere")]
+    _, look = cluster(gpu_machine(**present), pods=there, driver={"enabled": True})
+
+    forecast = foresee(policy(), look)
+
+    assert f"DaemonSet/{DRIVER}" in named(forecast, Fate.PRUNED)
+    (workload,) = forecast.workloads
+    assert (workload.pod, workload.holds) == ("ml/training", {"nvidia.com/gpu": 2})
+    assert workload.trouble is Trouble.LOSES_DRIVER
+    told = text_of(forecast)
+    assert told.startswith("DISTURB ml/training (2 nvidia.com/gpu)  the driver's pod on gpu-1 is taken away")
+    assert told.endswith("1 workload disturbed")
+
+
+def test_a_driver_installed_as_before_disturbs_nobody_although_its_pod_is_outdated() -> None:
+    present = {names.GPU_PRESENT: "true", names.DEPLOY_DRIVER: "true"}
+    _, look = cluster(gpu_machine(**present), driver={"enabled": True})
+    (live,) = (obj for obj in look.owned if key_of(obj)[::2] == ("DaemonSet", DRIVER))
+    digest = live["spec"]["template"]["metadata"]["labels"][names.DRIVER_CONFIG_LABEL]
+    pod = daemon_pod(DRIVER, "gpu-1", "driver", **{names.DRIVER_CONFIG_LABEL: digest})
+    look = replace(look, pods=[pod, training("gpu-1")])
+
+    probed = foresee(policy(driver={"enabled": True, "startupProbe": {"periodSeconds": 9}}), look)
+    replaced = foresee(policy(driver={"enabled": True, "version": "570.124.06"}), look)
+
+    outdated = [(PodFate.OUTDATED, DRIVER)]
+    assert [(each.fate, each.daemonset) for each in probed.pods if each.daemonset == DRIVER] == outdated
+    assert [(each.fate, each.daemonset) for each in replaced.pods if each.daemonset == DRIVER] == outdated
+    assert probed.workloads == ()
+    assert [each.trouble for each in replaced.workloads] == [Trouble.MUST_LEAVE_FIRST]
+
+
+def test_images_are_named_once_each() -> None:
+    one = daemonset(containers=[{"image": "a"}, {"image": "b"}], initContainers=[{"image": "a"}])
+
+    assert pods.images_of([one, {"kind": "ConfigMap", "metadata": {"name": "c"}}]) == ("a", "b")
+
+
+# --- nodes ------------------------------------------------------------------------------------------------
+
+
+def test_many_nodes_with_the_same_change_are_one_line() -> None:
+    machines = [gpu_machine(f"gpu-{number}") for number in range(40)]
+    raw, look = cluster(*machines)
+
+    lines = text_of(foresee(raw, look)).splitlines()
+
+    labelled = [line for line in lines if line.startswith("label")]
+    assert labelled == [
+        "label   gpu-0, gpu-1, gpu-2, gpu-3, gpu-4, gpu-5, gpu-6, gpu-7 and 32 more  by the operator"
+    ]
+    assert len([line for line in lines if line.startswith("create  GPUNode")]) == 1
+
+
+def test_a_node_that_opted_out_gets_no_label_and_no_pod() -> None:
+    raw, look = cluster(gpu_machine(**{names.DEPLOY_OPERANDS: "false"}))
+
+    forecast = foresee(raw, look)
+
+    (change,) = forecast.labels
+    assert change.labels == {names.GPU_PRESENT: "true"}
+    assert [each for each in forecast.pods if each.daemonset == PLUGIN] == []
+
+
+def test_text_of_a_policy_cannot_write_to_the_screen() -> None:
+    _, look = cluster()
+
+    told = text_of(foresee(policy(devicePlugin={"env": [{"name": "A", "value": "\x1b[2Jgone"}]}), look))
+
+    assert "\x1b" not in told

@@ -85,8 +85,9 @@ class NodeInfo(msgspec.Struct, gc=False, rename="camel"):
     container_runtime_version: str = ""
 
     def __post_init__(self) -> None:
-        for name in ("architecture", "operating_system", "os_image", "kernel_version", "kubelet_version"):
-            setattr(self, name, shared(getattr(self, name)))
+        self.architecture, self.operating_system = shared(self.architecture), shared(self.operating_system)
+        self.os_image, self.kernel_version = shared(self.os_image), shared(self.kernel_version)
+        self.kubelet_version = shared(self.kubelet_version)
         self.container_runtime_version = shared(self.container_runtime_version)
 
 
@@ -270,7 +271,10 @@ def decode_pod(raw: bytes) -> Pod:
 
 
 def find_condition(conditions: list[Condition], type_: str) -> Condition | None:
-    return next((each for each in conditions if each.type == type_), None)
+    for each in conditions:  # asked for every node and pod at every pass: no generator
+        if each.type == type_:
+            return each
+    return None
 
 
 def _extended_limits(spec: _WirePodSpec) -> dict[str, int]:

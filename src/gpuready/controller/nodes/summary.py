@@ -9,6 +9,9 @@ import msgspec
 from gpuready.chain.verdict import Link, State
 from gpuready.kube.trimmed import Metadata, shared
 
+_WHOLE, _HOLDS_UP = (State.OK, State.DEGRADED), (State.BROKEN, State.WAITING)
+_ORDER = {str(link): place for place, link in enumerate(Link)}
+
 
 class LinkSummary(msgspec.Struct, gc=False, rename="camel"):
     link: str
@@ -18,8 +21,12 @@ class LinkSummary(msgspec.Struct, gc=False, rename="camel"):
     next_step: str = ""
 
     def __post_init__(self) -> None:
-        for name in ("link", "state", "reason", "message", "next_step"):
-            setattr(self, name, shared(getattr(self, name)))
+        self.link, self.state, self.reason = shared(self.link), shared(self.state), shared(self.reason)
+        self.message, self.next_step = shared(self.message), shared(self.next_step)
+
+    @property
+    def is_whole(self) -> bool:
+        return self.state in _WHOLE
 
 
 class DriverSummary(msgspec.Struct, gc=False, rename="camel"):
@@ -51,16 +58,18 @@ class GPUNodeSummary(msgspec.Struct):
             self.status.uninstalled = False
 
     def find_link(self, link: Link) -> LinkSummary | None:
-        return next((row for row in self.status.chain if row.link == link), None)
+        for row in self.status.chain:  # asked for every node at every pass: no generator
+            if row.link == link:
+                return row
+        return None
 
     def is_whole(self, link: Link) -> bool:
         row = self.find_link(link)
-        return row is not None and row.state in (State.OK, State.DEGRADED)
+        return row is not None and row.is_whole
 
     def first_broken(self) -> LinkSummary | None:
-        order = {str(link): place for place, link in enumerate(Link)}
-        rows = [row for row in self.status.chain if row.state in (State.BROKEN, State.WAITING)]
-        return min(rows, key=lambda row: order.get(row.link, len(order)), default=None)
+        rows = [row for row in self.status.chain if row.state in _HOLDS_UP]
+        return min(rows, key=lambda row: _ORDER.get(row.link, len(_ORDER)), default=None)
 
 
 _DECODER = msgspec.json.Decoder(GPUNodeSummary)

@@ -10,30 +10,28 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from gpuready import names
 from gpuready.api.clusterpolicy import ClusterPolicy
-from gpuready.controller.caches import AGENT, Caches, operand_of
+from gpuready.controller.caches import Caches
 from gpuready.controller.conditional import replacing
 from gpuready.controller.current import CurrentPolicy
 from gpuready.controller.echoes import Echoes
-from gpuready.controller.labelling.decision import is_gpu_node
 from gpuready.controller.loop import Loop, Postponed
 from gpuready.controller.nodes.condition import is_unknown
 from gpuready.controller.nodes.loop import NodesLoop
 from gpuready.controller.nodes.summary import GPUNodeSummary
 from gpuready.controller.policy import pruning
 from gpuready.controller.policy.active import ActivePolicy
+from gpuready.controller.policy.node_views import NodeViews
 from gpuready.controller.policy.plan import Plan, key_of, plan_of
 from gpuready.controller.policy.refusals import RETRY_S, Refusals
 from gpuready.controller.policy.status import (
-    NodeView,
     Observed,
     headline,
     ignored_status,
     new_problem,
     status_of,
 )
-from gpuready.controller.policy.view import facts_of, is_labelled_by_nfd, named_configs, view_of
+from gpuready.controller.policy.view import facts_of, named_configs, view_of
 from gpuready.errors import ApiError, GPUReadyError
 from gpuready.kube.apply import Applied, Applier, Change
 from gpuready.kube.client import KubeClient
@@ -52,7 +50,7 @@ STATUS_INTERVAL_S = 1.0
 DETAILS_INTERVAL_S = 5.0
 # A pass reads every node. While nodes join or report by the hundred, it rests between two passes for about
 # ten times as long as one takes, so that deciding for single nodes never waits for it.
-REST_PER_NODE_S = 0.0005
+REST_PER_NODE_S = 0.0002
 LONGEST_REST_S = 1.0
 
 
@@ -79,6 +77,7 @@ class PolicyLoop(Loop):
         self._caches = caches
         self._current = current
         self._nodes = nodes
+        self._node_views = NodeViews(caches, nodes.silence_of)
         self._events = events
         self._own_image = own_image
         self._images = images or {}
@@ -173,28 +172,14 @@ class PolicyLoop(Loop):
         )
 
     def _observed(self, failures: Mapping[str, str]) -> Observed:
-        pods = self._caches.own_pods.values()
-        agents = {pod.node_name for pod in pods if pod.ready and operand_of(pod) == AGENT}
-        nodes = self._caches.nodes.values()
-        by_nfd = any(is_labelled_by_nfd(node) for node in nodes)
         return Observed(
-            nodes=[self._node_view(node, agents, by_nfd=by_nfd) for node in nodes],
+            nodes=self._node_views.all(),
             gpu_nodes={summary.metadata.name: summary for summary in self._caches.gpu_nodes.values()},
             daemonsets={obj["metadata"]["name"]: obj for obj in self._caches.owned["DaemonSet"].values()},
             failures=failures,
             troubles=self._troubles(),
             agent_name=node_agent.DAEMONSET,
         )
-
-    def _node_view(self, node: Node, agents: set[str], *, by_nfd: bool) -> NodeView:
-        labels = node.metadata.labels
-        if is_gpu_node(labels):
-            return NodeView(
-                node.metadata.name, labels, silence=self._nodes.silence_of(node), silent=is_unknown(node)
-            )
-        seen = _has_nfd_labels(labels) if by_nfd else node.metadata.name in agents
-        silence = "" if by_nfd or seen else self._nodes.silence_of(node)
-        return NodeView(node.metadata.name, labels, silence=silence, undiscovered=node.ready and not seen)
 
     def _troubles(self) -> list[str]:
         return [*self._caches.troubles, *(text for loop in self._others for text in loop.troubles.texts())]
@@ -355,7 +340,3 @@ def _matters(old: Node, new: Node) -> bool:
         or is_unknown(old) != is_unknown(new)
         or facts_of(old) != facts_of(new)
     )
-
-
-def _has_nfd_labels(labels: Mapping[str, str]) -> bool:
-    return any(key.startswith(names.NFD_PREFIX) for key in labels)

@@ -24,7 +24,7 @@ READY, NOT_READY, IGNORED = "ready", "notReady", "ignored"
 NOT_IMPLEMENTED = "notImplemented"  # of an operand
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class NodeView:
     """A node as the status sees it.
 
@@ -179,10 +179,8 @@ def _is_ready(plan: OperandPlan, node: NodeView, seen: Observed) -> bool:
     summary = seen.gpu_nodes.get(node.name)
     if plan.operand.link is None:  # feature labels: there when the product is
         return "nvidia.com/gpu.product" in node.labels or _has_no_devices(summary)
-    if summary is None or not summary.is_whole(plan.operand.link):
-        return False
-    row = summary.find_link(plan.operand.link)
-    return row is not None and row.reason not in NOT_AS_ASKED
+    row = summary.find_link(plan.operand.link) if summary else None
+    return row is not None and row.is_whole and row.reason not in NOT_AS_ASKED
 
 
 def _has_no_devices(summary: GPUNodeSummary | None) -> bool:

@@ -1,0 +1,62 @@
+"""Each node as the status sees it, looked at again only when it or a pod of its agent has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gpuready import names
+from gpuready.controller.caches import Caches
+from gpuready.controller.labelling.decision import is_gpu_node
+from gpuready.controller.nodes.condition import is_unknown
+from gpuready.controller.policy.status import NodeView
+from gpuready.controller.policy.view import is_labelled_by_nfd
+from gpuready.kube.trimmed import Node, Pod
+
+
+class NodeViews:
+    """A pass reads thousands of nodes, of which a few have changed since the last."""
+
+    def __init__(self, caches: Caches, silence_of: Callable[[Node], str]) -> None:
+        self._caches = caches
+        self._silence_of = silence_of
+        self._known: dict[str, NodeView] = {}
+        self._by_nfd = False
+        caches.nodes.add_handler(self._on_node)
+        caches.own_pods.add_handler(self._on_pod)
+
+    def all(self) -> list[NodeView]:
+        nodes = self._caches.nodes.values()
+        by_nfd = any(is_labelled_by_nfd(node) for node in nodes)
+        if by_nfd != self._by_nfd:
+            self._by_nfd = by_nfd
+            self._known.clear()
+        return [self._known.get(node.metadata.name) or self._look_at(node) for node in nodes]
+
+    def _look_at(self, node: Node) -> NodeView:
+        view = self._known[node.metadata.name] = self._view_of(node)
+        return view
+
+    def _view_of(self, node: Node) -> NodeView:
+        name, labels = node.metadata.name, node.metadata.labels
+        if is_gpu_node(labels):
+            return NodeView(name, labels, silence=self._silence_of(node), silent=is_unknown(node))
+        seen = _has_nfd_labels(labels) if self._by_nfd else self._has_ready_agent(name)
+        silence = "" if self._by_nfd or seen else self._silence_of(node)
+        return NodeView(name, labels, silence=silence, undiscovered=node.ready and not seen)
+
+    def _has_ready_agent(self, node: str) -> bool:
+        return any(pod.ready for pod in self._caches.agents_on(node))
+
+    def _on_node(self, old: Node | None, new: Node | None) -> None:
+        for node in (old, new):
+            if node is not None:
+                self._known.pop(node.metadata.name, None)
+
+    def _on_pod(self, old: Pod | None, new: Pod | None) -> None:
+        for pod in (old, new):
+            if pod is not None:
+                self._known.pop(pod.node_name, None)
+
+
+def _has_nfd_labels(labels: dict[str, str]) -> bool:
+    return any(key.startswith(names.NFD_PREFIX) for key in labels)

@@ -1,0 +1,109 @@
+"""A node is looked at again when it or its agent's pod has changed, and only then."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from gpuready import names
+from gpuready.controller.caches import Caches
+from gpuready.controller.policy.node_views import NodeViews
+from gpuready.controller.policy.status import NodeView
+from gpuready.kube.trimmed import Node, decode_node, decode_pod
+
+Put = Callable[[str, Any], None]
+
+
+class Seen:
+    """The views of a cluster, and for which nodes the agents' pods were asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        client: Any = None
+        self.caches = Caches.of(client, "gpu-operator")
+        self.views = NodeViews(self.caches, self._silence_of)
+
+    def _silence_of(self, node: Node) -> str:
+        self.asked.append(node.metadata.name)
+        return "" if any(pod.ready for pod in self.caches.agents_on(node.metadata.name)) else "no agent"
+
+    def node(self, name: str, version: str = "1", **labels: str) -> None:
+        meta = {"name": name, "resourceVersion": version, "labels": labels}
+        status = {"conditions": [{"type": "Ready", "status": "True"}]}
+        obj = {"metadata": meta, "status": status}
+        self.caches.nodes._put(name, decode_node(json.dumps(obj).encode()))
+
+    def agent(self, node: str, *, ready: bool, version: str) -> None:
+        labels = {names.OPERAND_LABEL: "node-agent"}
+        meta = {"name": f"agent-{node}", "namespace": "n", "resourceVersion": version, "labels": labels}
+        status = {"conditions": [{"type": "Ready", "status": "True" if ready else "False"}]}
+        obj = {"metadata": meta, "spec": {"nodeName": node}, "status": status}
+        self.caches.own_pods._put(f"n/agent-{node}", decode_pod(json.dumps(obj).encode()))
+
+    def all(self) -> dict[str, NodeView]:
+        return {view.name: view for view in self.views.all()}
+
+
+GPU = {names.GPU_PRESENT: "true"}
+
+
+def test_what_has_not_changed_is_not_looked_at_again():
+    seen = Seen()
+    for name in ("a", "b"):
+        seen.node(name, **GPU)
+    seen.all()
+    seen.asked.clear()
+
+    seen.node("b", "2", **GPU, more="labels")
+
+    assert seen.all()["b"].labels == {**GPU, "more": "labels"}
+    assert seen.asked == ["b"]
+
+
+def test_a_pod_of_the_agent_that_comes_or_becomes_ready_changes_its_nodes_view():
+    seen = Seen()
+    seen.node("a", **GPU)
+    assert seen.all()["a"].silence == "no agent"
+
+    seen.agent("a", ready=False, version="1")
+    assert seen.all()["a"].silence == "no agent"
+
+    seen.agent("a", ready=True, version="2")
+    assert seen.all()["a"].silence == ""
+
+
+def test_a_node_that_nobody_has_looked_at_is_undiscovered_until_its_agent_is_ready():
+    seen = Seen()
+    seen.node("a")
+    assert seen.all()["a"].undiscovered
+
+    seen.agent("a", ready=True, version="1")
+    assert not seen.all()["a"].undiscovered
+
+
+def test_the_first_node_that_nfd_labels_changes_how_every_other_is_seen():
+    """From then on a node without labels of NFD is one that NFD has still to look at."""
+    seen = Seen()
+    seen.node("a")
+    seen.agent("a", ready=True, version="1")
+    assert not seen.all()["a"].undiscovered
+
+    meta = {
+        "name": "b",
+        "resourceVersion": "1",
+        "annotations": {names.NFD_OWNED_ANNOTATION: names.NFD_PCI_LABELS[0]},
+    }
+    seen.caches.nodes._put("b", decode_node(json.dumps({"metadata": meta}).encode()))
+
+    assert seen.all()["a"].undiscovered
+
+
+def test_a_node_that_is_gone_is_seen_no_longer():
+    seen = Seen()
+    seen.node("a", **GPU)
+    seen.all()
+
+    seen.caches.nodes._drop("a")
+
+    assert seen.all() == {}

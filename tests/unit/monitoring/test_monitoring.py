@@ -11,6 +11,7 @@ import pytest
 from tests.unit.controller.exposed import everything, scraped
 from tests.unit.monitoring.promql import DASHBOARDS, ROOT, RUNBOOKS, alerts, panels, parse, queries
 
+REFERENCE = ROOT / "docs/reference/metrics.md"
 # Labels that Prometheus itself gives to every sample.
 TARGET_LABELS = {"instance", "job"}
 EXPRESSIONS = [
@@ -80,6 +81,18 @@ def test_runbooks_name_only_reasons_that_the_product_gives() -> None:
             assert f'"{reason}"' in source, f"{page.name}: {reason}"
 
 
+def test_the_reference_lists_every_metric_with_its_labels(labels_of: dict[str, set[str]]) -> None:
+    lines = re.findall(r"^\| `(\w+)` \|(.*)\|$", REFERENCE.read_text(), re.M)
+    told = {name: _labels_in(rest.split("|")) for name, rest in lines}
+    shown = {name: labels - {"le"} for name, labels in labels_of.items() if not name.startswith("process_")}
+    for name in [name for name in shown if name.endswith(("_bucket", "_sum", "_count", "_created"))]:
+        labels = shown.pop(name)
+        if not name.endswith("_created"):
+            shown[name.rpartition("_")[0]] = labels
+
+    assert told == shown
+
+
 @pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
 def test_a_dashboard_is_one_that_grafana_can_load(path: Path) -> None:
     board = json.loads(path.read_text())
@@ -96,6 +109,11 @@ def test_a_dashboard_is_one_that_grafana_can_load(path: Path) -> None:
         _check_panel(panel)
     for one, other in combinations(panels(path), 2):
         assert not _overlap(one["gridPos"], other["gridPos"]), f"{one['title']} covers {other['title']}"
+
+
+def _labels_in(cells: list[str]) -> set[str]:
+    """Of type, labels, meaning; the original's metrics have no column for labels."""
+    return set(re.findall(r"\w+", cells[1])) if len(cells) == 3 else set()
 
 
 def _check_panel(panel: dict[str, object]) -> None:

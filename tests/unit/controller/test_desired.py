@@ -145,3 +145,23 @@ def test_a_label_without_a_configmap_in_the_policy_is_said():
 def test_a_repaired_configuration_clears_the_error():
     broken = spec(label="five", data={"five": "sharing: ["})
     assert "error" not in spec(label="five", data={"five": SHARED}, last=broken)
+
+
+def test_a_configuration_that_many_nodes_ask_for_is_read_once():
+    source = ConfigSource("sharing", {"shared": SHARED, "wrong": "version: v7"})
+    keys = ("shared", "shared", "wrong", "wrong")
+
+    first, second, refused, again = (
+        desired_spec(
+            policy(),
+            {names.PLUGIN_CONFIG_LABEL: key},
+            source,
+            {},
+            runs_plugin=True,
+            writes_feature_labels=True,
+        )["devicePlugin"]
+        for key in keys
+    )
+
+    assert first["config"] is second["config"]
+    assert refused["error"] is again["error"]

@@ -7,7 +7,7 @@ beside an error that lists what was asked for and what there is.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from gpuready import names
@@ -32,10 +32,26 @@ class ConfigSource:
     data: Mapping[str, str] | None
     namespace: str = names.OPERATOR_NAMESPACE
     unreadable: str = ""
+    _read: dict[str, Spec] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def full_name(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+    def read(self, key: str) -> Spec:
+        """The accepted configuration under this key, or {"error": …}; many nodes ask, it is read once."""
+        if key not in self._read:
+            self._read[key] = self._parsed(key)
+        return self._read[key]
+
+    def _parsed(self, key: str) -> Spec:
+        try:
+            config = parse_plugin_config((self.data or {})[key])
+        except PolicyError as exc:
+            why = f" ({exc.why})" if exc.why else ""
+            text = f"ConfigMap {self.full_name}, key {key!r}: {exc.what}{why}"
+            return {"error": _error("ConfigInvalid", text, exc.next_step or "correct the text")}
+        return _accepted(key, config.to_json())
 
 
 def desired_spec(
@@ -125,18 +141,8 @@ def _plugin_config(
             else "correct spec.devicePlugin.config.default",
         )
         return _kept(last, error, key, available)
-    try:
-        config = parse_plugin_config(source.data[key])
-    except PolicyError as exc:
-        error = _error(
-            "ConfigInvalid",
-            f"ConfigMap {source.full_name}, key {key!r}: {exc.what}",
-            exc.next_step or "correct the text",
-        )
-        if exc.why:
-            error["message"] += f" ({exc.why})"
-        return _kept(last, error, key, available)
-    return _accepted(key, config.to_json())
+    read = source.read(key)
+    return read if "error" not in read else _kept(last, read["error"], key, available)
 
 
 def _accepted(key: str, config: Spec) -> Spec:

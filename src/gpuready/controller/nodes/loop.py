@@ -20,8 +20,9 @@ from gpuready.controller.labelling.decision import has_gpu, is_gpu_node
 from gpuready.controller.labelling.loop import labels_to_be
 from gpuready.controller.loop import Loop
 from gpuready.controller.nodes import condition
+from gpuready.controller.nodes.asked import Asked
 from gpuready.controller.nodes.desired import ConfigSource, Spec, desired_spec
-from gpuready.controller.nodes.driver_pod import asked_version, config_of, driver_trouble
+from gpuready.controller.nodes.driver_pod import config_of, driver_trouble
 from gpuready.controller.nodes.silence import silence_of
 from gpuready.controller.nodes.summary import DriverSummary, GPUNodeSummary
 from gpuready.controller.nodes.uninstall import Uninstaller
@@ -30,10 +31,6 @@ from gpuready.kube.client import KubeClient
 from gpuready.kube.errors import AlreadyExists, NotFound
 from gpuready.kube.resources import GPU_NODES
 from gpuready.kube.trimmed import Node, Pod
-from gpuready.operands.contract import Flavour, Operand
-from gpuready.operands.device_plugin.operand import OPERAND as DEVICE_PLUGIN
-from gpuready.operands.gfd.operand import OPERAND as FEATURE_DISCOVERY
-from gpuready.operands.registry import VALIDATOR
 
 WORKERS = 8
 # An agent that restarts is back within this time; only a longer silence is worth a condition.
@@ -59,6 +56,8 @@ class NodesLoop(Loop):
         self._silence_s = silence_s
         self._silent_since: dict[str, float] = {}
         self._echoes = Echoes()
+        self._asked: Asked | None = None
+        self._source: tuple[object, ConfigSource] | None = None  # made of which ConfigMap
         self._labels = labels or Round()
         self._labels.when_over(self._on_labels)
         self._waiting: set[str] = set()  # for the labels of all nodes
@@ -132,7 +131,7 @@ class NodesLoop(Loop):
     def _desired(self, node: Node, policy: ClusterPolicy, summary: GPUNodeSummary | None) -> Spec:
         spec = spec_of(
             node,
-            policy,
+            self._asked_by(policy),
             summary,
             source=self._config_source(policy),
             driver_pods=self._caches.drivers_on(node.metadata.name),
@@ -145,6 +144,11 @@ class NodesLoop(Loop):
             spec["driver"] |= {k: v for k, v in summary.spec.get("driver", {}).items() if k == "trouble"}
         return spec
 
+    def _asked_by(self, policy: ClusterPolicy) -> Asked:
+        if self._asked is None or self._asked.policy is not policy:
+            self._asked = Asked.of(policy)
+        return self._asked
+
     def _config_source(self, policy: ClusterPolicy) -> ConfigSource | None:
         config = policy.spec.device_plugin.config
         if not config.name:
@@ -153,8 +157,10 @@ class NodesLoop(Loop):
             why = str(self._caches.configmaps.trouble or "they were not listed yet")
             return ConfigSource(config.name, None, self._caches.namespace, unreadable=why)
         found = self._caches.configmaps.get(f"{self._caches.namespace}/{config.name}")
-        data = None if found is None else found.get("data") or {}
-        return ConfigSource(config.name, data, self._caches.namespace)
+        if self._source is None or self._source[0] is not found or self._source[1].name != config.name:
+            data = None if found is None else found.get("data") or {}
+            self._source = found, ConfigSource(config.name, data, self._caches.namespace)
+        return self._source[1]
 
     async def _create(self, node: Node, spec: Spec) -> None:
         owner = {"apiVersion": "v1", "kind": "Node", "name": node.metadata.name, "uid": node.metadata.uid}
@@ -263,7 +269,7 @@ class NodesLoop(Loop):
 
 def spec_of(
     node: Node,
-    policy: ClusterPolicy,
+    asked: Asked,
     summary: GPUNodeSummary | None,
     *,
     source: ConfigSource | None,
@@ -275,44 +281,29 @@ def spec_of(
     driver_pods      those on this node
     find_daemonset   by name, in the operator's namespace
     """
-    labels = labels_to_be(node, summary, policy)
+    labels = labels_to_be(node, summary, asked.policy)
     now = summary.spec if summary else {}
     sets = {pod.metadata.labels.get("app", "") for pod in driver_pods}
     trouble = driver_trouble(
         node.metadata.name,
         driver_pods,
         summary.status.driver if summary else DriverSummary(),
-        version=asked_version(policy),
+        version=asked.driver_version,
         config=config_of(find_daemonset(sets.pop()) if len(sets) == 1 else None),
         before=(now.get("driver") or {}).get("trouble"),
     )
     return desired_spec(
-        policy,
+        asked.policy,
         labels,
         source,
         now,
         driver_trouble=trouble,
-        plugin_refusal=DEVICE_PLUGIN.refusal(policy) if DEVICE_PLUGIN.enabled(policy) else None,
-        runs_plugin=_runs(DEVICE_PLUGIN, policy, labels, now.get("devicePlugin") or {}),
-        runs_original_plugin=_runs_original(DEVICE_PLUGIN, policy),
-        writes_feature_labels=_runs(FEATURE_DISCOVERY, policy, labels, now.get("featureLabels") or {}),
-        writes_gates=not _runs_original(VALIDATOR, policy),
+        plugin_refusal=asked.plugin.refusal,
+        runs_plugin=asked.plugin.runs_own(labels, now.get("devicePlugin") or {}),
+        runs_original_plugin=asked.plugin.runs_original,
+        writes_feature_labels=asked.feature_discovery.runs_own(labels, now.get("featureLabels") or {}),
+        writes_gates=not asked.validator.runs_original,
     )
-
-
-def _runs_original(operand: Operand, policy: ClusterPolicy) -> bool:
-    return operand.enabled(policy) and operand.flavour(policy) is Flavour.ORIGINAL
-
-
-def _runs(
-    operand: Operand, policy: ClusterPolicy, labels: Mapping[str, str], before: Mapping[str, Any]
-) -> bool:
-    """Settings that ours does not take keep it from starting; one that runs is left as it is."""
-    if not operand.enabled(policy) or labels.get(operand.deploy_label) != "true":
-        return False
-    if operand.flavour(policy) is not Flavour.OWN:
-        return False
-    return operand.refusal(policy) is None or bool(before.get("enabled"))
 
 
 def _belongs_to(summary: GPUNodeSummary, node: Node) -> bool:

@@ -16,6 +16,7 @@ from gpuready import names
 from gpuready.api.clusterpolicy import ClusterPolicy
 from gpuready.controller.labelling.decision import LabelFacts, decide, has_gpu, is_gpu_node
 from gpuready.controller.labelling.loop import facts_of, label_policy_of
+from gpuready.controller.nodes.asked import Asked
 from gpuready.controller.nodes.desired import ConfigSource, Spec
 from gpuready.controller.nodes.loop import spec_of
 from gpuready.controller.nodes.summary import GPUNodeSummary
@@ -105,7 +106,7 @@ def wish_of(
 ) -> Spec:
     return spec_of(
         node,
-        around.policy,
+        Asked.of(around.policy),
         summary,
         source=around.source,
         driver_pods=around.driver_pods.get(node.metadata.name, ()),

@@ -50,12 +50,25 @@ def values_schema() -> Schema:
     spec = schema_of(ClusterPolicySpec)["properties"]
     blocks = {name: _strict(schema) for name, schema in spec.items() if name not in ("operator", "psp")}
     _widen(blocks)
+    properties = {**blocks, "operator": _operator(), **_OTHERS}
+    for name, needed in _NEEDED.items():
+        properties[name]["required"] = needed
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "Values of the gpuready chart",
         "type": "object",
-        "properties": {**blocks, "operator": _operator(), **_OTHERS},
+        "properties": properties,
+        "required": [*blocks, "operator", "hooks", "admissionPolicy", "clusterPolicy", "nfd", "platform"],
     }
+
+
+# What the templates look into. It is in values.yaml, so it is missing only where somebody says null.
+_NEEDED = {
+    "driver": ["nvidiaDriverCRD", "certConfig", "repoConfig", "licensingConfig", "virtualTopology"],
+    "gpuready": ["certConfig"],
+    "migManager": ["config"],
+    "operator": ["logging", "podDisruptionBudget", "networkPolicy", "image", "replicas"],
+}
 
 
 def _strict(schema: Mapping[str, Any]) -> Schema:

@@ -26,7 +26,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
 {{- define "gpuready.pullSecrets" -}}
-{{- with concat .Values.operator.imagePullSecrets .Values.gpuready.imagePullSecrets | uniq }}
+{{- with concat (.Values.operator.imagePullSecrets | default list) (.Values.gpuready.imagePullSecrets | default list) | uniq }}
 imagePullSecrets:
 {{- range . }}
   - name: {{ . }}

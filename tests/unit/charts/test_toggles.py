@@ -145,6 +145,7 @@ REFUSED = {
         {"operator": {"cleanupCRD": True}, "hooks": {"enabled": False}},
         ["operator.cleanupCRD", "kubectl delete crd"],
     ),
+    "a block that is taken away": ({"driver": {"certConfig": None}}, ["driver", "certConfig"]),
     "a ConfigMap without a name": (
         {"devicePlugin": {"config": {"create": True, "data": {"any": "version: v1"}}}},
         ["devicePlugin.config.name"],

@@ -164,6 +164,7 @@ class FaultyProxy:
         self._server = URL(server)
         self._session: aiohttp.ClientSession | None = None
         self._runner: web.AppRunner | None = None
+        self._tls: ssl.SSLContext | None = None
         self.rules: list[Rule] = []
         self.calls: list[Done] = []
         self.port = 0
@@ -184,6 +185,7 @@ class FaultyProxy:
             await proxy.stop()
 
     async def start(self, tls: ssl.SSLContext | None, port: int = 0) -> None:
+        self._tls = tls
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ssl=False, limit=0),
             timeout=aiohttp.ClientTimeout(total=None),
@@ -205,6 +207,19 @@ class FaultyProxy:
         if self._session is not None:
             await self._session.close()
         self._runner = self._session = None
+
+    async def restart(self, away_s: float) -> None:
+        """For so long nobody listens, as while an API server restarts."""
+        await self.stop()
+        await asyncio.sleep(away_s)
+        await self.start(self._tls, self.port)
+
+    async def until(self, seen: Callable[[Done], bool], count: int = 1, *, timeout_s: float = 40) -> None:
+        """So many calls like that, from now on."""
+        start = len(self.calls)
+        async with asyncio.timeout(timeout_s):
+            while sum(map(seen, self.calls[start:])) < count:
+                await asyncio.sleep(0.05)
 
     def kubeconfig_for(self, kubeconfig: Path, to: Path) -> Path:
         """The same account, through the proxy."""

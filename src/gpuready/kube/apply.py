@@ -7,7 +7,8 @@ our value. A hand edit shows as a difference with its manager and is repaired. A
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -20,6 +21,9 @@ from gpuready.kube.resources import Resource
 from gpuready.kube.wire import key_of, version_of
 
 PREDECESSORS = frozenset({"gpu-operator"})
+# A watch shows what we made within milliseconds; one that was interrupted, within seconds. An object that is
+# not shown after this long was deleted before we saw it.
+ECHO_S = 30.0
 
 
 class Change(StrEnum):
@@ -35,6 +39,7 @@ class Applied:
     object: Mapping[str, Any]  # the live object afterwards
     change: Change
     differences: tuple[Difference, ...] = ()
+    awaits_echo: bool = False  # the cache does not show our last write yet: look again after ECHO_S
 
     @property
     def changed(self) -> bool:
@@ -50,10 +55,12 @@ class Applier:
         *,
         field_manager: str = names.FIELD_MANAGER,
         predecessors: Collection[str] = PREDECESSORS,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client = client
         self._manager = field_manager
         self._predecessors = frozenset(predecessors)
+        self._clock = clock
         self._written: dict[str, _Written] = {}
 
     async def apply(
@@ -67,8 +74,8 @@ class Applier:
         marked = with_digest(desired)
         identity = f"{resource.plural}/{key_of(marked)}"
         before = self._written.get(identity)
-        if before is not None and before.lags_behind(marked, live):
-            return Applied(before.after, Change.NONE)
+        if before is not None and before.lags_behind(marked, live, self._clock()):
+            return Applied(before.after, Change.NONE, awaits_echo=live is None)
         change, found = decide(marked, live, predecessors=self._predecessors)
         if change is Change.REPAIRED and before is not None:
             found = before.without_insisted(marked, found)
@@ -78,7 +85,7 @@ class Applier:
         if change is Change.TAKEN_OVER and live is not None:
             await self._take_over(resource, live)
         after = await self._client.apply(resource, marked, field_manager=self._manager)
-        self._written[identity] = _Written.of(marked, live, after)
+        self._written[identity] = _Written.of(marked, live, after, self._clock())
         return Applied(after, change, found)
 
     def forget(self, resource: Resource, key: str) -> None:
@@ -98,7 +105,7 @@ class Applier:
             pass  # gone meanwhile: the apply creates it
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Written:
     """Our last write of one object, and what the server made of it."""
 
@@ -106,17 +113,23 @@ class _Written:
     over_version: str  # resourceVersion of the object that we wrote over, "" when there was none
     insisted: frozenset[str]  # paths that differ even in the server's own answer
     after: Mapping[str, Any]
+    at: float
+    shown: bool = False  # the cache has shown the object since
 
     @classmethod
     def of(
-        cls, marked: Mapping[str, Any], live: Mapping[str, Any] | None, after: Mapping[str, Any]
+        cls, marked: Mapping[str, Any], live: Mapping[str, Any] | None, after: Mapping[str, Any], now: float
     ) -> _Written:
         left = frozenset(each.path for each in differences(marked, after))
-        return cls(_digest_on(marked), version_of(live) if live else "", left, _without_fields(after))
+        return cls(_digest_on(marked), version_of(live) if live else "", left, _without_fields(after), now)
 
-    def lags_behind(self, marked: Mapping[str, Any], live: Mapping[str, Any] | None) -> bool:
-        """The cache still shows the object as it was before this very write."""
-        same = live is not None and bool(self.over_version) and version_of(live) == self.over_version
+    def lags_behind(self, marked: Mapping[str, Any], live: Mapping[str, Any] | None, now: float) -> bool:
+        """The cache still shows the object, or none, as it was before this very write."""
+        if live is None:
+            same = not self.shown and now - self.at < ECHO_S
+        else:
+            self.shown = True
+            same = bool(self.over_version) and version_of(live) == self.over_version
         return same and self.digest == _digest_on(marked)
 
     def without_insisted(

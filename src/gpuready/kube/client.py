@@ -334,9 +334,12 @@ class KubeClient:
         """Server-side apply: afterwards the object has exactly these fields of ours."""
         params = {"fieldManager": field_manager, "force": "true" if force else "false"}
         path = _path_of(resource, obj, subresource)
-        return await self._call(
+        after = await self._call(
             "PATCH", path, body=obj, content_type=APPLY_PATCH, params=params, idempotent=True
         )
+        if not isinstance(after.get("metadata"), dict):
+            raise _unusable(f"PATCH {path}", "it is not the object")
+        return after
 
     # --- transport ---------------------------------------------------------------------------------------
 

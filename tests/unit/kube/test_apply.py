@@ -7,7 +7,7 @@ import msgspec
 from tests.unit.kube.scripted_server import ScriptedServer, gives
 
 from gpuready import names
-from gpuready.kube.apply import Applier, Change, decide, taken_over, with_digest
+from gpuready.kube.apply import ECHO_S, Applier, Change, decide, taken_over, with_digest
 from gpuready.kube.resources import DAEMONSETS
 
 
@@ -72,6 +72,27 @@ async def test_a_changed_wish_is_applied_once_although_the_cache_lags(server: Sc
 
     assert (first.change, again.change) == (Change.DESIRED, Change.NONE)
     assert len(server.requests) == 1
+
+
+async def test_a_new_object_is_made_once_although_the_cache_does_not_show_it_yet(
+    server: ScriptedServer,
+) -> None:
+    now = [0.0]
+    server.answers = [gives(stored(daemonset()))]
+    async with server.client() as client:
+        applier = Applier(client, clock=lambda: now[0])
+        await applier.apply(DAEMONSETS, daemonset(), None)
+
+        again = await applier.apply(DAEMONSETS, daemonset(), None)
+        assert (again.change, again.awaits_echo, len(server.requests)) == (Change.NONE, True, 1)
+
+        await applier.apply(DAEMONSETS, daemonset(), stored(daemonset()))
+        await applier.apply(DAEMONSETS, daemonset(), None)
+        assert len(server.requests) == 2, "shown, and then deleted: made again at once"
+
+        now[0] += ECHO_S
+        await applier.apply(DAEMONSETS, daemonset(), None)
+        assert len(server.requests) == 3, "not shown for so long: deleted before we saw it"
 
 
 async def test_a_value_that_the_server_insists_on_is_not_fought_over(server: ScriptedServer) -> None:

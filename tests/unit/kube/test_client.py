@@ -202,7 +202,7 @@ async def test_an_answer_that_is_no_json_is_unreachable(server: ScriptedServer) 
 
 
 async def test_apply_and_patches_carry_manager_and_content_type(server: ScriptedServer) -> None:
-    server.answers = [gives({})]
+    server.answers = [gives({"metadata": {}})]
     obj = {"metadata": {"name": "d", "namespace": "ns"}}
 
     async with server.client() as client:

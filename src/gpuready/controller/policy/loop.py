@@ -33,7 +33,7 @@ from gpuready.controller.policy.status import (
 )
 from gpuready.controller.policy.view import facts_of, named_configs, view_of
 from gpuready.errors import ApiError, GPUReadyError
-from gpuready.kube.apply import Applied, Applier, Change
+from gpuready.kube.apply import ECHO_S, Applied, Applier, Change
 from gpuready.kube.client import KubeClient
 from gpuready.kube.errors import ApiStatusError, Away, NotFound, Unreachable, is_passing
 from gpuready.kube.events import NORMAL, WARNING, EventRecorder
@@ -218,6 +218,8 @@ class PolicyLoop(Loop):
         applied = await self._applier.apply(resource_of(obj), obj, live)
         if applied.changed:
             await self._tell(kind, name, applied)
+        if applied.awaits_echo:
+            self.queue.add_after(KEY, ECHO_S)
 
     async def _tell(self, kind: str, name: str, applied: Applied) -> None:
         self._log.info("object applied", kind=kind, name=name, reason=str(applied.change))

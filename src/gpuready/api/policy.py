@@ -135,46 +135,31 @@ def _paths(spec: ClusterPolicySpec) -> Iterator[PolicyProblem]:
 _DEPRECATED = "deprecated, ignored as in the original"
 _NOT_YET = "not implemented yet"
 _OF_THE_CHART = "the chart decides this"
+# Whoever's images run; the operands' declarations add what depends on that.
 _WITHOUT_EFFECT = {
     "operator.defaultRuntime": _DEPRECATED,
     "operator.initContainer": _DEPRECATED,
     "operator.labels": _OF_THE_CHART,
     "operator.annotations": _OF_THE_CHART,
-    "operator.metrics": _NOT_YET,
+    "operator.metrics.serviceMonitor.enabled": "made wherever the API server knows the kind",
     "operator.use_ocp_driver_toolkit": _NOT_YET,
     "driver.useOpenKernelModules": f"{_DEPRECATED}; see driver.kernelModuleType",
     "driver.useNvidiaDriverCRD": _NOT_YET,
-    "driver.usePrecompiled": _NOT_YET,
-    "driver.upgradePolicy.autoUpgrade": _NOT_YET,
-    "driver.rdma": _NOT_YET,
-    "driver.licensingConfig.configMapName": _DEPRECATED,
-    "driver.licensingConfig.secretName": _NOT_YET,
-    "driver.virtualTopology": _NOT_YET,
-    "driver.repoConfig": _NOT_YET,
-    "driver.certConfig": _NOT_YET,
-    "driver.kernelModuleConfig": _NOT_YET,
-    "toolkit.args": "ignored as in the original",
     "dcgm.hostPort": f"{_DEPRECATED}: the port is 5555",
-    "gds.enabled": _NOT_YET,
-    "gds.args": "ignored as in the original",
-    "gdrcopy.enabled": _NOT_YET,
-    "gdrcopy.args": "ignored as in the original",
-    "sandboxWorkloads.enabled": _NOT_YET,
     "cdi.default": _DEPRECATED,
-    "cdi.nriPluginEnabled": _NOT_YET,
+    "psa": _NOT_YET,
     "psp": _DEPRECATED,
 }
 
 
-def without_effect(policy: ClusterPolicy) -> list[str]:
-    """ "spec.cdi.default: deprecated, …" for each setting that differs from its default and does nothing."""
+def without_effect(policy: ClusterPolicy, more: Mapping[str, str] | None = None) -> list[str]:
+    """ "spec.cdi.default: deprecated, …" for each setting that differs from its default and does nothing.
+
+    more   further paths below spec, with why each does nothing
+    """
     given = msgspec.to_builtins(policy.spec)
-    return [f"spec.{path}: {why}" for path, why in _WITHOUT_EFFECT.items() if _is_given(given, path)]
-
-
-def says_something(policy: ClusterPolicy, path: str) -> bool:
-    """Does the field at `path` below spec ("toolkit.args") differ from what its absence means?"""
-    return _is_given(msgspec.to_builtins(policy.spec), path)
+    rows = {**_WITHOUT_EFFECT, **(more or {})}
+    return [f"spec.{path}: {why}" for path, why in rows.items() if _is_given(given, path)]
 
 
 def _is_given(given: Any, path: str) -> bool:

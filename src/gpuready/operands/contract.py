@@ -110,7 +110,7 @@ class Operand:
     waits_for     links whose gates its daemon waits for
     access        what the account of the original's image may do
     check         (policy) -> why our daemon would refuse to start with these settings
-    no_effect     flavour -> path under spec -> why that field does nothing
+    no_effect     flavour -> path under spec -> why that field does nothing; None: while it is not deployed
     """
 
     name: str
@@ -124,7 +124,7 @@ class Operand:
     waits_for: tuple[Link, ...] = ()
     access: Access = field(default_factory=Access)
     check: Callable[[ClusterPolicy], Refusal | None] = field(default=lambda policy: None)
-    no_effect: Mapping[Flavour, Mapping[str, str]] = field(default_factory=dict)
+    no_effect: Mapping[Flavour | None, Mapping[str, str]] = field(default_factory=dict)
 
     def flavour(self, policy: ClusterPolicy) -> Flavour | None:
         """Whose objects run; None when we have no program for it and the policy names no image.
@@ -151,9 +151,18 @@ class Operand:
         return policy.spec.gpuready.images != "own" and images.is_named(policy, self.component)
 
 
+def ours_runs(component: str) -> dict[str, str]:
+    """For `no_effect` of our own flavour: whatever image the policy speaks of, it is not that one."""
+    return {f"{component}.{part}": "our image runs" for part in ("repository", "image", "version")}
+
+
 @dataclass(frozen=True)
 class PlannedOperand:
-    """A task of the original that has no code here yet: listed in the status, never silently ignored."""
+    """A task of the original that has no code here yet: listed in the status, never silently ignored.
+
+    fields   paths under spec that only it would read
+    """
 
     name: str
     enabled: Callable[[ClusterPolicy], bool]
+    fields: tuple[str, ...] = ()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from gpuready import names
-from gpuready.api.blocks import EnvVar, ResourceRequirements
+from gpuready.api.blocks import EnvVar, ImageRef, ResourceRequirements
 from gpuready.api.clusterpolicy import ClusterPolicy
 from gpuready.operands.contract import ClusterView, KubeObject
 
@@ -56,6 +56,17 @@ class HostMount:
         if self.read_only:
             mount["readOnly"] = True
         return mount
+
+
+def host_root(policy: ClusterPolicy) -> HostMount:
+    """The host's file system, to be read; the policy may say that it is elsewhere than at /."""
+    root = policy.spec.host_paths.root_fs or "/"
+    return HostMount("host-root", root, "/host", "Directory", HOST_TO_CONTAINER, read_only=True)
+
+
+def kubelet_path(policy: ClusterPolicy, name: str) -> str:
+    """A directory of the kubelet on the host; inside our containers it is always at the standard place."""
+    return f"{policy.spec.host_paths.kubelet_root_dir.rstrip('/')}/{name}"
 
 
 @dataclass(frozen=True)
@@ -132,6 +143,16 @@ def daemonset(shape: DaemonSetShape, policy: ClusterPolicy, view: ClusterView) -
             "template": template,
         },
     }
+
+
+def block_fields(*blocks: ImageRef, host_network: bool = False) -> KubeObject:
+    """What blocks of the policy say of a whole pod: their pull secrets, and whose network it uses."""
+    fields: KubeObject = {}
+    if secrets := dict.fromkeys(secret for block in blocks for secret in block.image_pull_secrets):
+        fields["imagePullSecrets"] = [{"name": secret} for secret in secrets]
+    if host_network:
+        fields |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
+    return fields
 
 
 def service_account(name: str, view: ClusterView) -> KubeObject:

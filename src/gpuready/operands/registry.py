@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from gpuready.api.clusterpolicy import ClusterPolicy
-from gpuready.api.policy import says_something, without_effect
+from gpuready.api.policy import without_effect
 from gpuready.operands.contract import Flavour, Operand, PlannedOperand
 from gpuready.operands.dcgm.operand import OPERAND as DCGM
 from gpuready.operands.device_plugin.operand import OPERAND as DEVICE_PLUGIN
@@ -61,8 +61,17 @@ NOT_IMPLEMENTED: tuple[PlannedOperand, ...] = (
     PlannedOperand(
         "driver-upgrade",
         lambda policy: policy.spec.driver.enabled and policy.spec.driver.upgrade_policy.auto_upgrade,
+        ("driver.upgradePolicy",),
     ),
-    PlannedOperand("sandbox-workloads", lambda policy: policy.spec.sandbox_workloads.enabled),
+    PlannedOperand(
+        "sandbox-workloads",
+        lambda policy: policy.spec.sandbox_workloads.enabled,
+        (
+            *("sandboxWorkloads", "sandboxDevicePlugin", "kataSandboxDevicePlugin", "vgpuManager"),
+            *("vgpuDeviceManager", "vfioManager", "kataManager", "ccManager"),
+            *("validator.vfioPCI", "validator.vgpuManager", "validator.vgpuDevices"),
+        ),
+    ),
 )
 
 
@@ -71,11 +80,8 @@ def fields_without_effect(policy: ClusterPolicy) -> list[str]:
 
     Depends on whose images run: ours and the original's take different settings.
     """
-    found = without_effect(policy)
+    rows: dict[str, str] = {}
     for operand in OPERANDS:
-        flavour = operand.flavour(policy)
-        if flavour is None or not operand.enabled(policy):
-            continue
-        rows = operand.no_effect.get(flavour, {})
-        found += [f"spec.{path}: {why}" for path, why in rows.items() if says_something(policy, path)]
-    return found
+        flavour = operand.flavour(policy) if operand.enabled(policy) else None
+        rows |= operand.no_effect.get(flavour, {})
+    return without_effect(policy, rows)

@@ -181,11 +181,9 @@ def test_settings_that_do_nothing_are_named_only_when_they_say_something() -> No
         cdi={"default": True},
         psp={"enabled": False},
         operator={"defaultRuntime": "docker"},
-        sandboxWorkloads={"enabled": True},
     )
     assert [each.partition(":")[0] for each in without_effect(parse_policy(silent))] == [
         "spec.operator.defaultRuntime",
-        "spec.sandboxWorkloads.enabled",
         "spec.cdi.default",
         "spec.psp",
     ]

@@ -10,9 +10,12 @@ from gpuready.operands.daemonset import (
     HOST_TO_CONTAINER,
     DaemonSetShape,
     HostMount,
+    block_fields,
     daemonset,
     env_list,
+    host_root,
     http_probe,
+    kubelet_path,
     service_account,
     start_probe,
     with_resources,
@@ -66,26 +69,29 @@ def _hook_path(policy: ClusterPolicy) -> str | None:
 
 
 def _daemonset(policy: ClusterPolicy, view: ClusterView) -> KubeObject:
+    plugin = policy.spec.device_plugin
     shape = DaemonSetShape(
         name=DAEMONSET,
         operand="device-plugin",
         containers=[_container(policy, view)],
         node_selector={names.DEPLOY_DEVICE_PLUGIN: "true"},
         service_account=ACCOUNT,
-        volumes=[mount.volume() for mount in _MOUNTS],
+        volumes=[mount.volume() for mount in _mounts(policy)],
         grace_period_s=10,
+        spec=block_fields(plugin, host_network=plugin.host_network),
     )
     return daemonset(shape, policy, view)
 
 
-_MOUNTS = (
-    HostMount("device-plugins", names.PLUGIN_DIR),
-    # The driver's files, wherever they are: on the host, or below /run/nvidia/driver.
-    HostMount("host-root", "/", "/host", type="Directory", propagation=HOST_TO_CONTAINER, read_only=True),
-    HostMount("run-nvidia", "/run/nvidia", propagation=HOST_TO_CONTAINER),
-    HostMount("run-gpuready", "/run/gpuready"),
-    HostMount("cdi-root", "/var/run/cdi"),
-)
+def _mounts(policy: ClusterPolicy) -> list[HostMount]:
+    return [
+        HostMount("device-plugins", kubelet_path(policy, "device-plugins"), names.PLUGIN_DIR),
+        # The driver's files, wherever they are: on the host, or below /run/nvidia/driver.
+        host_root(policy),
+        HostMount("run-nvidia", "/run/nvidia", propagation=HOST_TO_CONTAINER),
+        HostMount("run-gpuready", "/run/gpuready"),
+        HostMount("cdi-root", "/var/run/cdi"),
+    ]
 
 
 def _container(policy: ClusterPolicy, view: ClusterView) -> KubeObject:
@@ -101,7 +107,7 @@ def _container(policy: ClusterPolicy, view: ClusterView) -> KubeObject:
         "securityContext": {"privileged": True},
         "startupProbe": start_probe("/healthz", names.DEVICE_PLUGIN_HEALTH_PORT),
         "livenessProbe": http_probe("/healthz", names.DEVICE_PLUGIN_HEALTH_PORT, period_s=15),
-        "volumeMounts": [mount.mount() for mount in _MOUNTS],
+        "volumeMounts": [mount.mount() for mount in _mounts(policy)],
     }
     return with_resources(container, plugin.resources)
 

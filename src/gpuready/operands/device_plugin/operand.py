@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuready import names
 from gpuready.chain.verdict import Link
-from gpuready.operands.contract import Flavour, Operand
+from gpuready.operands.contract import Flavour, Operand, ours_runs
 from gpuready.operands.device_plugin import manifest, original
 
 OPERAND = Operand(
@@ -21,6 +21,8 @@ OPERAND = Operand(
     no_effect={
         Flavour.OWN: {
             "devicePlugin.args": "flags of NVIDIA's program; ours takes the same settings from env",
+            **ours_runs("devicePlugin"),
+            "devicePlugin.mps.root": "our device plugin does not share by MPS yet",
         }
     },
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from gpuready import names
 from gpuready.api.clusterpolicy import ClusterPolicy
 from gpuready.operands.contract import Access, ClusterView, KubeObject
+from gpuready.operands.daemonset import kubelet_path
 from gpuready.operands.original import gpu_access, plugin_config
 from gpuready.operands.original.access import READ_NODES, USE_PRIVILEGED, account
 from gpuready.operands.original.containers import (
@@ -72,7 +73,7 @@ def _daemonset(policy: ClusterPolicy, view: ClusterView) -> KubeObject:
         ],
         volumes=[
             config_volume(ENTRYPOINT, ENTRYPOINT, mode=ROOT_ONLY),
-            host_path("device-plugin", _plugin_dir(policy)),
+            host_path("device-plugin", kubelet_path(policy, "device-plugins")),
             validations_volume(),
             driver_install_dir(policy),
             host_root(policy),
@@ -135,11 +136,6 @@ def _cdi_env(policy: ClusterPolicy) -> dict[str, str]:
         "CDI_ANNOTATION_PREFIX": "cdi.k8s.io/",
         **gpu_access.cdi_hook_env(policy),
     }
-
-
-def _plugin_dir(policy: ClusterPolicy) -> str:
-    """Where the kubelet listens on the host; inside the container the path is always the standard one."""
-    return f"{policy.spec.host_paths.kubelet_root_dir.rstrip('/')}/device-plugins"
 
 
 # Loaded modules say what the node can do where the policy does not.

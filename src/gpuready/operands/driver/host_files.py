@@ -1,4 +1,4 @@
-"""What the policy and the node's operating system put into the driver's containers: files and where. Pure.
+"""What policy and operating system put into the driver's containers: files, and where they go. Pure.
 
 Repositories, CA certificates, kernel module parameters, vGPU licence and topology, subscriptions.
 
@@ -73,6 +73,14 @@ def packages(policy: ClusterPolicy, view: ClusterView, pool: Pool) -> Files:
     return repositories + _each_key(
         view, driver.cert_config.name, "driver.certConfig.name", _CERTIFICATES, pool
     )
+
+
+def secret_env(policy: ClusterPolicy) -> dict[str, list[KubeObject]]:
+    """Environment from a Secret, as a field of the container; a precompiled driver takes none."""
+    secret = policy.spec.driver.secret_env
+    if not secret or policy.spec.driver.use_precompiled:
+        return {}
+    return {"envFrom": [{"secretRef": {"name": secret}}]}
 
 
 def kernel_modules(policy: ClusterPolicy, view: ClusterView) -> Files:

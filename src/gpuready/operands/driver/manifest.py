@@ -14,14 +14,16 @@ from gpuready.operands.daemonset import (
     BIDIRECTIONAL,
     DaemonSetShape,
     HostMount,
+    block_fields,
     daemonset,
     env_list,
     service_account,
     with_resources,
     with_user_env,
 )
-from gpuready.operands.driver import startup_probe
+from gpuready.operands.driver import host_files, startup_probe
 from gpuready.operands.driver.digest import config_digest, told
+from gpuready.operands.driver.host_files import Files
 from gpuready.operands.driver.pools import Pool, name_of, pools_of
 
 ACCOUNT = "nvidia-driver"
@@ -34,7 +36,7 @@ def is_enabled(policy: ClusterPolicy) -> bool:
 
 def objects(policy: ClusterPolicy, view: ClusterView) -> list[KubeObject]:
     """Account, probe script and one DaemonSet per operating system among the GPU nodes."""
-    pools = pools_of(view)
+    pools = pools_of(view, by_kernel=policy.spec.driver.use_precompiled)
     if not pools:
         return []
     daemonsets = [_daemonset(policy, view, pool, name_of(pool, pools, view)) for pool in pools]
@@ -42,8 +44,9 @@ def objects(policy: ClusterPolicy, view: ClusterView) -> list[KubeObject]:
 
 
 def _daemonset(policy: ClusterPolicy, view: ClusterView, pool: Pool, name: str) -> KubeObject:
-    container = _container(policy, pool)
-    volumes = [*(mount.volume() for mount in _MOUNTS), startup_probe.volume()]
+    files = host_files.of_the_driver(policy, view, pool)
+    container = _container(policy, view, pool, files)
+    volumes = [*(mount.volume() for mount in _MOUNTS), startup_probe.volume(), *files.volumes]
     digest = config_digest([container], volumes)
     shape = DaemonSetShape(
         name=name,
@@ -53,7 +56,7 @@ def _daemonset(policy: ClusterPolicy, view: ClusterView, pool: Pool, name: str) 
         service_account=ACCOUNT,
         labels={
             "app.kubernetes.io/component": "nvidia-driver",
-            "nvidia.com/precompiled": "false",
+            "nvidia.com/precompiled": "true" if pool.kernel else "false",
             POOL_LABEL: pool.os_tag,
             names.DRIVER_CONFIG_LABEL: digest,  # tells the controller which pods are of an earlier policy
         },
@@ -61,6 +64,7 @@ def _daemonset(policy: ClusterPolicy, view: ClusterView, pool: Pool, name: str) 
         affinity=one_driver_per_node(),
         host_pid=True,
         on_delete=True,
+        spec=block_fields(policy.spec.driver, host_network=policy.spec.driver.host_network),
     )
     return daemonset(shape, policy, view)
 
@@ -75,7 +79,7 @@ _MOUNTS = (
 )
 
 
-def _container(policy: ClusterPolicy, pool: Pool) -> KubeObject:
+def _container(policy: ClusterPolicy, view: ClusterView, pool: Pool, files: Files) -> KubeObject:
     driver = policy.spec.driver
     env = {"KERNEL_MODULE_TYPE": driver.kernel_module_type}
     if driver.kernel_module_type == "open":
@@ -83,7 +87,7 @@ def _container(policy: ClusterPolicy, pool: Pool) -> KubeObject:
     fields = {"NODE_NAME": "spec.nodeName", "NODE_IP": "status.hostIP"}
     container: KubeObject = {
         "name": "nvidia-driver-ctr",
-        "image": images.driver_image(policy, os_tag=pool.os_tag),
+        "image": images.driver_image(policy, os_tag=pool.os_tag, kernel=pool.kernel, env=view.images),
         "imagePullPolicy": driver.image_pull_policy or "IfNotPresent",
         "command": ["nvidia-driver"],
         "args": list(driver.args or ["init"]),
@@ -95,7 +99,9 @@ def _container(policy: ClusterPolicy, pool: Pool) -> KubeObject:
         "volumeMounts": [
             *(mount.mount() for mount in _MOUNTS),
             startup_probe.mount(),
+            *files.mounts,
         ],
+        **host_files.secret_env(policy),
     }
     return with_resources(container, driver.resources)
 

@@ -153,7 +153,7 @@ def _driver(policy: ClusterPolicy, view: ClusterView, pool: Pool, files: Files) 
             startup_probe.mount(),
             *files.mounts,
         ],
-        **sidecars.secret_env(policy),
+        **host_files.secret_env(policy),
     )
 
 

@@ -49,13 +49,6 @@ def host_mofed_env(policy: ClusterPolicy) -> dict[str, str]:
     return {"USE_HOST_MOFED": "true"} if policy.spec.driver.rdma.use_host_mofed else {}
 
 
-def secret_env(policy: ClusterPolicy) -> dict[str, list[KubeObject]]:
-    secret = policy.spec.driver.secret_env
-    if not secret or policy.spec.driver.use_precompiled:
-        return {}
-    return {"envFrom": [{"secretRef": {"name": secret}}]}
-
-
 def _peer_memory(policy: ClusterPolicy, view: ClusterView, pool: Pool) -> KubeObject:
     """Loads nvidia-peermem; it is part of the driver's image."""
     check: KubeObject = {"exec": {"command": ["sh", "-c", "nvidia-driver probe_nvidia_peermem"]}}
@@ -106,7 +99,7 @@ def _module(
             *_LOGS,
             *host_files.packages(policy, view, pool).mounts,
         ],
-        **secret_env(policy),
+        **host_files.secret_env(policy),
     )
 
 

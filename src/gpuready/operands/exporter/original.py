@@ -9,6 +9,7 @@ from gpuready.api import images
 from gpuready.api.clusterpolicy import ClusterPolicy
 from gpuready.kube.compare import digest
 from gpuready.operands.contract import Access, ClusterView, KubeObject
+from gpuready.operands.daemonset import kubelet_path
 from gpuready.operands.original.access import READ, USE_PRIVILEGED, account, granted, rule
 from gpuready.operands.original.containers import (
     MADE_DIRECTORY,
@@ -83,7 +84,7 @@ def _daemonset(policy: ClusterPolicy, view: ClusterView) -> KubeObject:
         init_containers=[wait_for_toolkit(policy, view, RUN_NVIDIA)],
         containers=[_exporter(policy, view)],
         volumes=[
-            host_path("pod-gpu-resources", f"{policy.spec.host_paths.kubelet_root_dir}/pod-resources"),
+            host_path("pod-gpu-resources", kubelet_path(policy, "pod-resources")),
             host_path("run-nvidia", "/run/nvidia"),
             *_job_volumes(policy),
             *_metrics_volumes(policy),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuready.api.clusterpolicy import ClusterPolicy
-from gpuready.operands.contract import ClusterView, Flavour, KubeObject, Operand
+from gpuready.operands.contract import ClusterView, Flavour, KubeObject, Operand, ours_runs
 from gpuready.operands.gfd import original
 
 
@@ -11,6 +11,7 @@ def _own(policy: ClusterPolicy, view: ClusterView) -> list[KubeObject]:
     return []  # the node agent computes the labels from its inventory; it needs no pod of their own
 
 
+_OF_A_POD = ("imagePullPolicy", "imagePullSecrets", "resources", "args", "env", "hostNetwork")
 _BY_THE_AGENT = "the node agent writes these labels, without a pod of their own"
 
 OPERAND = Operand(
@@ -24,8 +25,8 @@ OPERAND = Operand(
     access=original.ACCESS,
     no_effect={
         Flavour.OWN: {
-            f"gfd.{field}": _BY_THE_AGENT
-            for field in ("imagePullPolicy", "imagePullSecrets", "resources", "args", "env", "hostNetwork")
+            **ours_runs("gfd"),
+            **{f"gfd.{field}": _BY_THE_AGENT for field in _OF_A_POD},
         }
     },
 )

@@ -16,7 +16,9 @@ from gpuready.operands.daemonset import (
     HostMount,
     daemonset,
     env_list,
+    host_root,
     http_probe,
+    kubelet_path,
     service_account,
     start_probe,
 )
@@ -25,16 +27,19 @@ from gpuready.operands.node_agent.settings import NODE_NAME_ENV, POD_IP_ENV, Set
 NAME = "node-agent"
 DAEMONSET = "gpuready-node-agent"
 
-_MOUNTS = (
-    # Everything it looks at (driver files, /proc, /sys, os-release) it reads from the host, read-only.
-    HostMount("host-root", "/", "/host", type="Directory", propagation=HOST_TO_CONTAINER, read_only=True),
-    # /run/nvidia as a whole: the validations directory in it may be removed and made anew by others.
-    HostMount("run-nvidia", "/run/nvidia", propagation=HOST_TO_CONTAINER),
-    HostMount("run-gpuready", "/run/gpuready"),
-    HostMount("var-lib-gpuready", "/var/lib/gpuready"),
-    HostMount("pod-resources", "/var/lib/kubelet/pod-resources", read_only=True),
-    HostMount("cdi-root", "/var/run/cdi"),
-)
+
+def _mounts(policy: ClusterPolicy) -> list[HostMount]:
+    sockets = kubelet_path(policy, "pod-resources")
+    return [
+        # Everything it looks at (driver files, /proc, /sys, os-release) it reads from the host, read-only.
+        host_root(policy),
+        # /run/nvidia as a whole: the validations directory in it may be removed and made anew by others.
+        HostMount("run-nvidia", "/run/nvidia", propagation=HOST_TO_CONTAINER),
+        HostMount("run-gpuready", "/run/gpuready"),
+        HostMount("var-lib-gpuready", "/var/lib/gpuready"),
+        HostMount("pod-resources", sockets, "/var/lib/kubelet/pod-resources", read_only=True),
+        HostMount("cdi-root", "/var/run/cdi"),
+    ]
 
 
 def objects(policy: ClusterPolicy, view: ClusterView) -> list[KubeObject]:
@@ -49,7 +54,7 @@ def _daemonset(policy: ClusterPolicy, view: ClusterView) -> KubeObject:
         containers=[_container(policy, view)],
         node_selector=selector,
         service_account=DAEMONSET,
-        volumes=[mount.volume() for mount in _MOUNTS],
+        volumes=[mount.volume() for mount in _mounts(policy)],
         tolerations=[{"operator": "Exists"}],
         grace_period_s=10,
         mounts_token=True,
@@ -74,7 +79,7 @@ def _container(policy: ClusterPolicy, view: ClusterView) -> KubeObject:
         "startupProbe": start_probe("/readyz", names.NODE_AGENT_HEALTH_PORT),
         "readinessProbe": http_probe("/readyz", names.NODE_AGENT_HEALTH_PORT, period_s=5),
         "livenessProbe": http_probe("/healthz", names.NODE_AGENT_HEALTH_PORT, period_s=15),
-        "volumeMounts": [mount.mount() for mount in _MOUNTS],
+        "volumeMounts": [mount.mount() for mount in _mounts(policy)],
     }
 
 

@@ -70,11 +70,7 @@ def gpu_annotations(pod: Pod, policy: ClusterPolicy) -> dict[str, str]:
 
 
 def _common(pod: Pod, policy: ClusterPolicy, view: ClusterView) -> KubeObject:
-    spec: KubeObject = {}
-    if secrets := dict.fromkeys(secret for each in pod.images for secret in each.image_pull_secrets):
-        spec["imagePullSecrets"] = [{"name": secret} for secret in secrets]
-    if pod.host_network:
-        spec |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
+    spec = shared.block_fields(*pod.images, host_network=pod.host_network)
     if pod.gpus_for and (name := gpu_access.runtime_class(policy, view)):
         spec["runtimeClassName"] = name
     return spec

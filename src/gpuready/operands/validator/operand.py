@@ -24,5 +24,6 @@ OPERAND = Operand(
     component="validator",
     original=original.objects,
     external=True,
+    no_effect={None: {"validator": "the node agent validates, without a pod of its own"}},
     access=original.ACCESS,
 )

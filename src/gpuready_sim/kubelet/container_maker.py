@@ -12,7 +12,7 @@ from gpuready_sim.kubelet.plugin_client import PluginError
 from gpuready_sim.kubelet.services import NodeServices
 from gpuready_sim.runtime.container import Container, ContainerConfig, DeviceNode
 from gpuready_sim.runtime.environment import compose, expand, references
-from gpuready_sim.runtime.errors import ConfigError, StartError
+from gpuready_sim.runtime.errors import ConfigError
 from gpuready_sim.runtime.volumes import PodVolumes, data_of
 
 Object = Mapping[str, Any]
@@ -33,11 +33,11 @@ class ContainerMaker:
         """Create it; raises ContainerFailure."""
         pod, spec = self._pod(), self._spec
         uid, name = pod["metadata"]["uid"], spec["name"]
-        env = await self._environment(pod)
         try:
             await self._node.devices().pre_start(uid, name)
         except PluginError as exc:
-            raise StartError(str(exc)) from exc
+            raise ConfigError(str(exc)) from exc
+        env = await self._environment(pod)
         options = self._node.devices().run_options(uid, name)
         log_directories.make(self._node.runtime.node_root, pod, name)
         return await self._node.runtime.create(self._config(pod, env, options, restart))

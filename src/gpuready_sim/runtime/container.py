@@ -80,7 +80,7 @@ class Runtime:
         for device in config.devices:
             _inject_device(device, root)
         for container_path, host_path in config.host_mounts.items():
-            root.mount_file(container_path, root.host_path(host_path))
+            root.mount_file(container_path, _made(root.host_path(host_path)))
         cdi_edits.inject_device_nodes(edits, root)
         cdi_edits.inject_mounts(edits, root)
         cdi_edits.run_create_hooks(edits, root, container_id)
@@ -120,6 +120,13 @@ class Runtime:
         if image_name(config.image) == "driver":
             process["NVSIM_NODE_DIR"] = str(self.node_dir)
         return process
+
+
+def _made(source: Path) -> Path:
+    """containerd makes a directory where nothing is; a simulated machine's /dev has its GPUs only."""
+    if not source.exists() and source.parent.name != "dev":
+        source.mkdir(parents=True)
+    return source
 
 
 class Container:

@@ -41,6 +41,9 @@ class RunningKubelet(Protocol):
     def plugin_dir(self) -> Path: ...
     @property
     def pod_resources_dir(self) -> Path: ...
+    def host(self, path: str) -> Path:
+        """A path of the node, as it can be opened from here."""
+
     async def restart(self) -> None:
         """The kubelet's process ends and starts again; returns when its sockets are served."""
 
@@ -61,16 +64,19 @@ class Simulated:
 
     def __init__(self, kubelet: Kubelet, directory: Path, client: SimClient) -> None:
         self._kubelet = kubelet
-        self._kubelet_dir = directory / "root/var/lib/kubelet"
+        self._root = directory / "root"
         self.client = client
 
     @property
     def plugin_dir(self) -> Path:
-        return self._kubelet_dir / "device-plugins"
+        return self._root / "var/lib/kubelet/device-plugins"
 
     @property
     def pod_resources_dir(self) -> Path:
-        return self._kubelet_dir / "pod-resources"
+        return self._root / "var/lib/kubelet/pod-resources"
+
+    def host(self, path: str) -> Path:
+        return self._root / path.lstrip("/")
 
     async def restart(self) -> None:
         await self._kubelet.restart()
@@ -112,6 +118,9 @@ class Real:
     @property
     def pod_resources_dir(self) -> Path:
         return self._node.pod_resources_dir
+
+    def host(self, path: str) -> Path:
+        return self._node.path(path)
 
     async def restart(self) -> None:
         await self._node.restart_kubelet()

@@ -32,6 +32,11 @@ class Plugin(api_grpc.DevicePluginBase):
         prefer_fails_with: str = "",
         answers: int = 1,
         numa: Mapping[str, tuple[int, ...]] | None = None,
+        repeat: int = 1,
+        options_fail_with: str = "",
+        list_fails_with: str = "",
+        pre_start_fails_with: str = "",
+        dies_in_allocate: bool = False,
     ) -> None:
         self.resource = resource
         self.endpoint = endpoint
@@ -44,6 +49,11 @@ class Plugin(api_grpc.DevicePluginBase):
         self._prefer_fails_with = prefer_fails_with
         self._answers = answers
         self._numa = numa or {}
+        self._repeat = repeat
+        self._options_fail_with = options_fail_with
+        self._list_fails_with = list_fails_with
+        self._pre_start_fails_with = pre_start_fails_with
+        self._dies_in_allocate = dies_in_allocate
         self._directory = Directory(directory)
         self._server: UnixServer | None = None
         self._changed = asyncio.Condition()
@@ -86,6 +96,7 @@ class Plugin(api_grpc.DevicePluginBase):
 
     async def GetDevicePluginOptions(self, stream: Any) -> None:
         await stream.recv_message()
+        _fail_with(self._options_fail_with)
         options = api_pb2.DevicePluginOptions(
             pre_start_required=self._pre_start,
             get_preferred_allocation_available=self._prefer is not None,
@@ -94,9 +105,10 @@ class Plugin(api_grpc.DevicePluginBase):
 
     async def ListAndWatch(self, stream: Any) -> None:
         await stream.recv_message()
+        _fail_with(self._list_fails_with)
         async with self._changed:
             while not self._ending:
-                devices = [self._device(*device) for device in self.devices.items()]
+                devices = [self._device(*device) for device in self.devices.items()] * self._repeat
                 await stream.send_message(api_pb2.ListAndWatchResponse(devices=devices))
                 await self._changed.wait()
 
@@ -108,8 +120,7 @@ class Plugin(api_grpc.DevicePluginBase):
     async def GetPreferredAllocation(self, stream: Any) -> None:
         request = (await stream.recv_message()).container_requests[0]
         self.calls.append(("prefer", tuple(sorted(request.available_deviceIDs))))
-        if self._prefer_fails_with:
-            raise GRPCError(Status.UNKNOWN, self._prefer_fails_with)
+        _fail_with(self._prefer_fails_with)
         answer = api_pb2.ContainerPreferredAllocationResponse(deviceIDs=self._prefer or [])
         await stream.send_message(api_pb2.PreferredAllocationResponse(container_responses=[answer]))
 
@@ -118,12 +129,19 @@ class Plugin(api_grpc.DevicePluginBase):
         ids = tuple(sorted(request.container_requests[0].devices_ids))
         assert len(request.container_requests) == 1
         self.calls.append(("allocate", ids))
-        if self._refuse_with:
-            raise GRPCError(Status.UNKNOWN, self._refuse_with)
+        if self._dies_in_allocate:
+            await self.stop()
+        _fail_with(self._refuse_with)
         answer = self._answer or api_pb2.ContainerAllocateResponse(envs={"IDS": ",".join(ids)})
         await stream.send_message(api_pb2.AllocateResponse(container_responses=[answer] * self._answers))
 
     async def PreStartContainer(self, stream: Any) -> None:
         request = await stream.recv_message()
         self.calls.append(("pre-start", tuple(sorted(request.devices_ids))))
+        _fail_with(self._pre_start_fails_with)
         await stream.send_message(api_pb2.PreStartContainerResponse())
+
+
+def _fail_with(text: str) -> None:
+    if text:
+        raise GRPCError(Status.UNKNOWN, text)

@@ -107,7 +107,7 @@ def test_without_a_cluster_it_tells_what_an_empty_one_would_get(
     assert code == 1
     told = capsys.readouterr().out.splitlines()
     assert [line for line in told if line in EXPECTED] == EXPECTED
-    assert told[-1].endswith("9 labels on 1 node, 1 GPUNode changed, no workload is touched")
+    assert told[-1].endswith("9 labels on 1 node, 1 GPUNode created, no workload is touched")
 
 
 EXPECTED = [
@@ -254,6 +254,24 @@ def test_a_field_that_the_server_spells_in_its_own_way_is_no_change() -> None:
     entry["manager"] = "kubectl-edit"
     (change,) = foresee(raw, replace(look, owned=live)).objects
     assert (change.why, change.fields[0].old) == ("repaired", "spelled-otherwise")
+
+
+def test_a_field_that_is_no_longer_asked_for_is_told_with_what_it_was() -> None:
+    _, look = cluster(devicePlugin={"env": [{"name": "A", "value": "1"}]})
+    live = [json.loads(json.dumps(obj)) for obj in look.owned]
+    (daemonset,) = (obj for obj in live if obj["metadata"]["name"] == PLUGIN and obj["kind"] == "DaemonSet")
+    env = {"f:env": {'k:{"name":"A"}': {".": {}, "f:name": {}, "f:value": {}}}}
+    container = {"f:containers": {'k:{"name":"nvidia-device-plugin"}': env}}
+    fields = {"f:spec": {"f:template": {"f:spec": container}}}
+    entry = {"manager": names.FIELD_MANAGER, "operation": "Apply", "fieldsV1": fields}
+    daemonset["metadata"]["managedFields"] = [entry]
+
+    (change,) = foresee(policy(), replace(look, owned=live)).objects
+
+    path = "spec.template.spec.containers[name=nvidia-device-plugin].env[name=A]"
+    assert [(each.path, each.old, each.new) for each in change.fields] == [
+        (path, {"name": "A", "value": "1"}, None)
+    ]
 
 
 async def test_the_operators_own_image_is_the_one_of_its_deployment() -> None:

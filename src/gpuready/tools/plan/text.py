@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -154,6 +155,7 @@ def _summary(forecast: Forecast) -> str:
         return f"{counted(len(forecast.problems), 'problem')}: what runs would be left as it is"
     if not forecast.changes_something:
         return "nothing would change"
+    wishes = Counter(each.fate for each in forecast.gpu_nodes)
     labels = sum(len(each.labels) for each in forecast.labels)
     nodes = len({each.node for each in forecast.labels})
     parts = [
@@ -164,7 +166,7 @@ def _summary(forecast: Forecast) -> str:
         ),
         *(f"{counted(count, 'pod')} {_ENDS[fate]}" for fate in PodFate if (count := forecast.count(fate))),
         *([f"{counted(labels, 'label')} on {counted(nodes, 'node')}"] if labels else []),
-        *([f"{counted(len(forecast.gpu_nodes), 'GPUNode')} changed"] if forecast.gpu_nodes else []),
+        *(f"{counted(count, 'GPUNode')} {fate}" for fate, count in sorted(wishes.items())),
     ]
     touched = len(forecast.workloads)
     ends = f"{counted(touched, 'workload')} disturbed" if touched else "no workload is touched"

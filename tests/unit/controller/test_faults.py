@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -13,13 +14,20 @@ from tests.unit.controller.fake_api import FakeApi, invalid, overloaded
 from tests.unit.controller.test_loops import PLUGIN, Controller, gpu_node, policy
 
 from gpuready import names
+from gpuready.controller.policy import loop as policy_loop
 from gpuready.controller.troubles import Troubles
 from gpuready.errors import GPUReadyError
+from gpuready.kube import backoff
 from gpuready.kube.errors import ApiStatusError, Unreachable, error_of
 from gpuready.log import get_logger
 
 AGENT = "gpuready-node-agent"
 HUNG = Unreachable("the API server did not answer PATCH", why="no answer in time")
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backoff, "FIRST_S", 0.01)
 
 
 def forbidden(plural: str = "nodes") -> ApiStatusError:
@@ -207,3 +215,23 @@ def test_a_cause_that_meets_a_whole_fleet_is_logged_once_and_its_end_too(caplog)
     assert [record.message for record in caplog.records][2:] == ["reconciled again"] * 2
     assert troubles.texts() == []
     assert len(changes) == 10
+
+
+@pytest.mark.parametrize("hours", [1, -1])
+async def test_a_clock_that_jumps_an_hour_writes_nothing(hours: int, monkeypatch: pytest.MonkeyPatch):
+    api = FakeApi(clusterpolicies=[policy()], nodes=[gpu_node("g1")])
+    async with blind_controller(api) as made:
+        await passes(made)
+    settled = {**policy(), "status": api.written}
+    api = FakeApi(clusterpolicies=[settled], nodes=[gpu_node("g1")])
+
+    class Jumped(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> datetime:
+            return datetime.now(tz) + timedelta(hours=hours)
+
+    monkeypatch.setattr(policy_loop, "datetime", Jumped)
+    async with blind_controller(api) as made:
+        await passes(made)
+
+    assert "patch clusterpolicies p" not in api.sent

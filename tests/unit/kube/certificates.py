@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
@@ -10,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 
-def certificate(*, days: int = 1) -> tuple[bytes, bytes]:
+def certificate(*, days: int = 1, lasts_days: int = 400, host: str = "127.0.0.1") -> tuple[bytes, bytes]:
     """A self-signed certificate that ends in `days`, and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
@@ -21,11 +22,19 @@ def certificate(*, days: int = 1) -> tuple[bytes, bytes]:
         .issuer_name(name)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(ends - timedelta(days=400))
+        .not_valid_before(ends - timedelta(days=lasts_days))
         .not_valid_after(ends)
+        .add_extension(x509.SubjectAlternativeName([_general_name(host)]), critical=False)
         .sign(key, hashes.SHA256())
     )
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     return signed.public_bytes(serialization.Encoding.PEM), private
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -25,12 +26,12 @@ class ScriptedServer:
         self.port = 0
         self._runner: web.AppRunner | None = None
 
-    async def start(self) -> ScriptedServer:
+    async def start(self, tls: ssl.SSLContext | None = None) -> ScriptedServer:
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self._answer)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1, access_log=None)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True)
+        site = web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True, ssl_context=tls)
         await site.start()
         self.port = self._runner.addresses[0][1]
         return self

@@ -96,6 +96,13 @@ class FakeApi:
             state = json.dumps([self.events, list(self.objects.values())], indent=1)
             raise AssertionError(f"not within {deadline_s} s; the server has: {state}") from None
 
+    async def until_quiet(self, for_s: float) -> None:
+        """Nobody has written for so long."""
+        seen = -1
+        while seen != len(self.writes):
+            seen = len(self.writes)
+            await asyncio.sleep(for_s)
+
     # --- handlers ----------------------------------------------------------------------------------------
 
     @web.middleware

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,14 @@ from tests.unit.operands.node_agent.fake_api import FakeApi
 from tests.unit.operands.node_agent.machine import FakeChild, Machine, inventory
 from tests.unit.operands.node_agent.test_daemon import PCI, gpu_node, node, running
 
+from gpuready.operands.node_agent import daemon, observer
+
 NODE, GPU_NODE = "/api/v1/nodes/n1", "/apis/gpuready.dev/v1alpha1/gpunodes/n1"
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observer, "PATIENCE_S", 0.3)
 
 
 def is_labelled(api: FakeApi) -> bool:
@@ -105,3 +113,28 @@ async def test_what_cannot_be_read_makes_it_not_ready_and_says_so(
         await api.until(lambda: is_labelled(api) and has_status(api) and has_condition(api), deadline_s=20)
         assert agent.is_ready()[0]
     assert [record.message for record in caplog.records].count("cannot be read") == 1
+
+
+@pytest.mark.parametrize("hours", [1, -1])
+async def test_a_clock_that_jumps_an_hour_writes_nothing(
+    api: FakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
+    machine = Machine(tmp_path)
+    machine.install_driver()
+    machine.load_module()
+    await api.put("nodes", node())
+    await api.put("gpunodes", gpu_node())
+    looks = 0
+
+    async with running(api, machine, FakeChild(inventory())) as agent:
+        await api.until(lambda: is_labelled(api) and has_status(api) and has_condition(api))
+        await api.until_quiet(0.6)
+        written = len(api.writes)
+        jumped = datetime.now(UTC) + timedelta(hours=hours)
+        monkeypatch.setattr(daemon, "_now", lambda: jumped.strftime("%Y-%m-%dT%H:%M:%SZ"))
+        while looks < 3:
+            agent._wake.set()
+            await api.until_quiet(0.1)
+            looks += 1
+
+    assert api.writes[written:] == []

@@ -24,6 +24,7 @@ from gpuready.controller.schemas import ServedSchemas
 from gpuready.errors import GPUReadyError
 from gpuready.kube.errors import Away
 from gpuready.kube.events import EventRecorder
+from gpuready.kube.resources import Resource
 
 PLUGIN = "nvidia-device-plugin-daemonset"
 OFF = {block: {"enabled": False} for block in ("driver", "toolkit", "dcgm", "dcgmExporter", "migManager")}
@@ -134,6 +135,27 @@ async def test_an_answer_that_may_pass_is_tried_again_by_the_loop():
                 await made.policy.reconcile("policy")
 
     assert api.sent.count(f"apply daemonsets {PLUGIN}") == 2
+
+
+async def test_a_daemonset_just_changed_is_not_ready_before_its_controller_has_seen_the_change():
+    """The answer to our own write tells of it, also while the watch still shows the DaemonSet of before."""
+
+    class Api(FakeApi):
+        async def apply(self, resource: Resource, obj: Any, **options: Any) -> Any:
+            answer = await super().apply(resource, obj, **options)
+            answer["metadata"]["generation"] = 2
+            return {**answer, "status": {"observedGeneration": 1}}
+
+    meta = {"name": PLUGIN, "namespace": "gpu-operator", "uid": "d", "resourceVersion": "1", "generation": 1}
+    before = {"metadata": meta, "spec": {}, "status": {"observedGeneration": 1}}
+    api = Api(clusterpolicies=[policy()], daemonsets=[before])
+
+    async with controller(api) as made:
+        await made.policy.reconcile("policy")
+
+    row = next(row for row in api.written["operands"] if row["name"] == "device-plugin")
+    assert (row["state"], row["reason"]) == ("notReady", "RollingOut")
+    assert api.written["observedGeneration"] == 1
 
 
 async def test_an_api_server_that_is_away_is_no_failure_of_any_object():

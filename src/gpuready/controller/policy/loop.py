@@ -39,12 +39,14 @@ from gpuready.kube.errors import ApiStatusError, Away, NotFound, Unreachable, is
 from gpuready.kube.events import NORMAL, WARNING, EventRecorder
 from gpuready.kube.resources import CLUSTER_POLICIES, resource_of
 from gpuready.kube.trimmed import Node
+from gpuready.kube.wire import version_of
 from gpuready.operands.contract import ClusterView
 from gpuready.operands.driver.pools import BASE_NAME
 from gpuready.operands.node_agent import manifest as node_agent
 
 Failures = dict[str, GPUReadyError]  # object "Kind/name" -> why it could not be written
 KEY = "policy"
+_Answer = tuple[str, Mapping[str, Any]]  # the version that was written over, and what is there now
 STATUS_INTERVAL_S = 1.0
 # While only counts and messages move (a rollout, a hundred nodes that join), this often is enough.
 DETAILS_INTERVAL_S = 5.0
@@ -88,6 +90,7 @@ class PolicyLoop(Loop):
         self._told: dict[str, str] = {}
         self._written: dict[str, float] = {}
         self._echoes = Echoes()
+        self._ahead: dict[str, _Answer] = {}  # to our writes of DaemonSets that the cache does not show yet
         self._rested_at = 0.0
         self.last_ready: float | None = None
         self.state = ""
@@ -97,7 +100,7 @@ class PolicyLoop(Loop):
         self._applier = Applier(self._client)
         self._refusals = Refusals()
         self._failing, self._told = set(), {}
-        self._written, self._echoes, self._rested_at = {}, Echoes(), 0.0
+        self._written, self._echoes, self._rested_at, self._ahead = {}, Echoes(), 0.0, {}
         self.queue.add(KEY)
 
     async def reconcile(self, key: str) -> None:
@@ -175,11 +178,21 @@ class PolicyLoop(Loop):
         return Observed(
             nodes=self._node_views.all(),
             gpu_nodes={summary.metadata.name: summary for summary in self._caches.gpu_nodes.values()},
-            daemonsets={obj["metadata"]["name"]: obj for obj in self._caches.owned["DaemonSet"].values()},
+            daemonsets=self._daemonsets(),
             failures=failures,
             troubles=self._troubles(),
             agent_name=node_agent.DAEMONSET,
         )
+
+    def _daemonsets(self) -> dict[str, Mapping[str, Any]]:
+        """Those that we have just written as the server answered, until the cache has moved on."""
+        found = {obj["metadata"]["name"]: obj for obj in self._caches.owned["DaemonSet"].values()}
+        for name, (over, after) in list(self._ahead.items()):
+            if (version_of(found[name]) if name in found else "") == over:
+                found[name] = after
+            else:
+                del self._ahead[name]
+        return found
 
     def _troubles(self) -> list[str]:
         return [*self._caches.troubles, *(text for loop in self._others for text in loop.troubles.texts())]
@@ -217,6 +230,8 @@ class PolicyLoop(Loop):
         live = self._caches.find_owned(kind, namespace, name)
         applied = await self._applier.apply(resource_of(obj), obj, live)
         if applied.changed:
+            if kind == "DaemonSet":
+                self._ahead[name] = (version_of(live) if live else "", applied.object)
             await self._tell(kind, name, applied)
         if applied.awaits_echo:
             self.queue.add_after(KEY, ECHO_S)
@@ -257,6 +272,7 @@ class PolicyLoop(Loop):
                 failures[f"{kind}/{name}"] = exc
                 continue
             self._echoes.wrote(uid, uid)
+            self._ahead.pop(name, None)
             self._log.info("object deleted", kind=kind, name=name, reason="no longer wanted")
         return failures
 

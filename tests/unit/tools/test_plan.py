@@ -162,6 +162,22 @@ def test_it_exits_2_when_it_could_not_look(
     assert said in shown.err
 
 
+def test_a_server_that_does_not_answer_exits_2_in_three_lines(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
+    server = {"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}
+    config = {"current-context": "c", "contexts": [context], "clusters": [server]}
+    (tmp_path / "kubeconfig").write_text(json.dumps({**config, "users": [{"name": "u", "user": {}}]}))
+    typed = files(tmp_path, policy())[:3]
+
+    assert main([*typed, "--kubeconfig", str(tmp_path / "kubeconfig")]) == 2
+
+    told = capfd.readouterr().err.splitlines()
+    assert len(told) == 3
+    assert "did not answer" in told[0]
+
+
 # --- which policy, and is it followed ---------------------------------------------------------------------
 
 
@@ -219,6 +235,18 @@ def test_an_operand_whose_settings_would_end_its_daemon_is_refused_and_left_alon
     assert "odd" in refused.refused
     assert forecast.objects == ()
     assert f"refuse  device-plugin  {refused.refused}" in text_of(forecast)
+
+
+def test_while_the_original_operator_leads_nothing_happens_and_that_is_said() -> None:
+    raw, look = cluster()
+    lease: Object = {"metadata": {"name": names.LEADER_LEASE}, "spec": {"holderIdentity": "gpu-operator-7d9"}}
+
+    theirs = foresee(raw, replace(look, lease=lease))
+    lease["metadata"]["annotations"] = {names.LEADER_ANNOTATION: "gpu-operator-7d9"}
+    ours = foresee(raw, replace(look, lease=lease))
+
+    assert any("gpu-operator-7d9" in remark for remark in theirs.remarks)
+    assert not any("gpu-operator-7d9" in remark for remark in ours.remarks)
 
 
 # --- objects ----------------------------------------------------------------------------------------------

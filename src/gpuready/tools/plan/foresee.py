@@ -16,12 +16,15 @@ from gpuready.api.clusterpolicy import ClusterPolicy
 from gpuready.api.policy import find_unknown_fields
 from gpuready.api.skew import find_skew
 from gpuready.chain.wording import counted
+from gpuready.controller.election import is_originals
+from gpuready.controller.nodes.asked import Asked
 from gpuready.controller.nodes.desired import ConfigSource
 from gpuready.controller.policy import pruning
 from gpuready.controller.policy.active import ActivePolicy, active_of, ignored_of, under_outdated_schemas
 from gpuready.controller.policy.plan import Plan, plan_of
 from gpuready.controller.policy.view import view_of
 from gpuready.controller.schemas import problem_of
+from gpuready.kube.lease import Record
 from gpuready.kube.trimmed import Pod, decode_pod
 from gpuready.operands.driver.pools import BASE_NAME
 from gpuready.operands.node_agent import manifest as node_agent
@@ -113,7 +116,9 @@ def _surroundings(policy: ClusterPolicy, look: Look) -> Surroundings:
             read = decode_pod(msgspec.json.encode(pod))
             by_node.setdefault(read.node_name, []).append(read)
     # Where nobody can look, a host without a driver is the likeliest; `_remarks` says so.
-    return Surroundings(policy, _config_source(policy, look), by_node, "none" if look.offline else "")
+    return Surroundings(
+        Asked.of(policy), _config_source(policy, look), by_node, "none" if look.offline else ""
+    )
 
 
 def _config_source(policy: ClusterPolicy, look: Look) -> ConfigSource | None:
@@ -187,6 +192,11 @@ def _remarks(policy: ClusterPolicy, look: Look, outlooks: Sequence[Outlook]) -> 
     looked = pods.nodes_by_daemonset(look.pods).get(node_agent.DAEMONSET, {})
     unseen = [each for each in outlooks if not (each.has_gpus or each.is_labelled or each.name in looked)]
     remarks = []
+    if look.lease and is_originals(leader := Record(look.lease)):
+        remarks.append(
+            f"the original GPU operator leads ({leader.holder} holds the Lease {names.LEADER_LEASE}): "
+            "nothing happens before it is scaled to 0"
+        )
     if unseen:
         remarks.append(
             f"{counted(len(unseen), 'node')}: nobody may have looked for GPUs there; what the node agent "

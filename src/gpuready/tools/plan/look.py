@@ -26,6 +26,7 @@ from gpuready.kube.resources import (
     CRDS,
     DEPLOYMENTS,
     GPU_NODES,
+    LEASES,
     NODES,
     PODS,
     SERVICE_MONITORS,
@@ -49,6 +50,7 @@ class Look:
     crds        by name, those of our kinds and of ServiceMonitor
     image       that the operator gives to its own DaemonSets
     images      the operator's environment, for images that the policy leaves open
+    lease       for which operators, ours and the original, wait; None when nobody ever did
     offline     there is no cluster: nodes from a file
     """
 
@@ -64,6 +66,7 @@ class Look:
     foreign: Sequence[Object] = ()
     pods: Sequence[Object] = ()
     crds: Mapping[str, Object] = field(default_factory=dict)
+    lease: Object | None = None
     offline: bool = False
 
     @property
@@ -93,7 +96,6 @@ async def gather(client: KubeClient, namespace: str, image: str = "") -> Look:
     image    the operator's own, "" = as its Deployment says, or the one that its node agent has
     raises   ApiError when the server cannot be reached or refuses
     """
-    crds = asyncio.create_task(_crds(client))
     deployments, policies, nodes, gpu_nodes, configmaps, pods, *owned = await asyncio.gather(
         _found(client, DEPLOYMENTS, namespace),
         _found(client, CLUSTER_POLICIES),
@@ -118,14 +120,15 @@ async def gather(client: KubeClient, namespace: str, image: str = "") -> Look:
         configmaps={obj["metadata"]["name"]: obj for obj in configmaps},
         owned=ours,
         pods=pods,
-        crds=await crds,
+        crds=await _crds(client),
+        lease=await _find(client, LEASES, names.LEADER_LEASE, namespace),
     )
 
 
 async def with_foreign(client: KubeClient, look: Look, wanted: Iterable[Object]) -> Look:
     """The same look, with objects that somebody else made under the names that are wanted."""
     missing = [obj for obj in wanted if look.find_live(key_of(obj)) is None]
-    found = await asyncio.gather(*(_find(client, obj) for obj in missing))
+    found = await asyncio.gather(*(_find(client, resource_of(obj), *_where(obj)) for obj in missing))
     return replace(look, foreign=[obj for obj in found if obj is not None])
 
 
@@ -188,9 +191,13 @@ async def _crds(client: KubeClient) -> dict[str, Object]:
     return found
 
 
-async def _find(client: KubeClient, obj: Object) -> Object | None:
+def _where(obj: Object) -> tuple[str, str]:
     _, namespace, name = key_of(obj)
+    return name, namespace
+
+
+async def _find(client: KubeClient, resource: Resource, name: str, namespace: str) -> Object | None:
     try:
-        return await client.get(resource_of(obj), name, namespace or None)
+        return await client.get(resource, name, namespace or None)
     except NotFound:
         return None

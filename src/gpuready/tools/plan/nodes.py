@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 
 from gpuready import names
-from gpuready.api.clusterpolicy import ClusterPolicy
 from gpuready.controller.labelling.decision import LabelFacts, decide, has_gpu, is_gpu_node
 from gpuready.controller.labelling.loop import facts_of, label_policy_of
 from gpuready.controller.nodes.asked import Asked
@@ -38,12 +37,13 @@ _ROUNDS = 4
 class Surroundings:
     """What besides the node decides.
 
+    asked            of every node alike by the policy
     source           the ConfigMap that the policy names for the device plugin
     driver_pods      of every node, by its name
     assumed_driver   driver owner of a node that nobody has looked at; "" leaves it open
     """
 
-    policy: ClusterPolicy
+    asked: Asked
     source: ConfigSource | None
     driver_pods: Mapping[str, Sequence[Pod]]
     assumed_driver: str = ""
@@ -106,7 +106,7 @@ def wish_of(
 ) -> Spec:
     return spec_of(
         node,
-        Asked.of(around.policy),
+        around.asked,
         summary,
         source=around.source,
         driver_pods=around.driver_pods.get(node.metadata.name, ()),
@@ -133,7 +133,7 @@ def _operators_patch(node: Node, summary: GPUNodeSummary | None, around: Surroun
     facts = facts_of(node, summary)
     if not facts.driver_owner:
         facts = LabelFacts(facts.labels, facts.annotations, around.assumed_driver)
-    patch = decide(facts, label_policy_of(around.policy)) or {}
+    patch = decide(facts, label_policy_of(around.asked.policy)) or {}
     found: Object = patch.get("metadata", {})
     return found
 

@@ -196,12 +196,15 @@ def plan(
 
 @gpuready.command()
 @click.option("--apply", "apply_them", is_flag=True, help="Bring the cluster's to this version instead.")
+@click.option("--field-manager", default=names.FIELD_MANAGER, show_default=True, help="For --apply.")
 @click.option("--check", is_flag=True, help="Compare with the cluster's instead: does it know every field?")
 @click.option(
     "--kubeconfig", type=click.Path(dir_okay=False), help="For the cluster; as of `gpuready status`."
 )
 @click.option("--context", help="For the cluster: context of the kubeconfig to use.")
-def crds(apply_them: bool, check: bool, kubeconfig: str | None, context: str | None) -> int:
+def crds(
+    apply_them: bool, field_manager: str, check: bool, kubeconfig: str | None, context: str | None
+) -> int:
     """Print the CustomResourceDefinitions, or check those of a cluster, or bring them to this version.
 
     Exit status of --check: 0 they know every field, 1 a CRD is older or missing, 2 could not look.
@@ -215,7 +218,7 @@ def crds(apply_them: bool, check: bool, kubeconfig: str | None, context: str | N
     if apply_them:
         from gpuready.tools.crds import apply
 
-        return apply.run(kubeconfig=kubeconfig, context=context)
+        return apply.run(kubeconfig=kubeconfig, context=context, field_manager=field_manager)
     if check:
         from gpuready.tools.crds.check import run
 

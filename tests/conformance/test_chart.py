@@ -1,33 +1,42 @@
-"""A release on a simulated cluster, with the embedded and with the real control plane: all of its life."""
+"""A release on a simulated cluster with a real control plane (without one: the embedded): all of its life."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 import yaml
-from tests.sim.operator_cluster import AGENT, NAMESPACE, POLICIES, POLICY, offers, operand_pods, ready
-from tests.sim.release import VALUES, Helm, leftovers, served
+from tests.sim.operator_cluster import (
+    AGENT,
+    NAMESPACE,
+    POLICIES,
+    POLICY,
+    condition,
+    offers,
+    operand_pods,
+    ready,
+)
+from tests.sim.release import CHART, VALUES, Helm, leftovers, served
 
 from gpuready_sim.client import (
     CRDS,
     DEPLOYMENTS,
+    NAMESPACES,
     NODES,
+    PODS,
     SERVICE_ACCOUNTS,
     Access,
     ApiStatus,
     Object,
-    Resource,
     SimClient,
 )
 from gpuready_sim.cluster.api import Api
-from gpuready_sim.cluster.control_plane import _wait_established
 from gpuready_sim.cluster.handle import Cluster
 from gpuready_sim.kubernetes import assets, clients
 
@@ -39,10 +48,7 @@ nodes:
 - {name: a100, gpus: {A100-SXM4-40GB: 1}}
 """
 RECORDS = Path(__file__).parents[1] / "unit/charts/records"
-VAP = Resource(
-    "admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", False
-)
-CREATED = "clusterpolicies.nvidia.com"
+POLICY_CRD = "clusterpolicies.nvidia.com"
 pytestmark = [
     pytest.mark.skipif(not HELMS, reason="helm is not here; next: make clients"),
     pytest.mark.timeout(400),
@@ -56,14 +62,18 @@ def state_home(tmp_path_factory: pytest.TempPathFactory) -> Any:
         yield
 
 
-@pytest_asyncio.fixture(params=list(Api))
-async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
-    if request.param is Api.KUBERNETES:
-        try:
-            assets.require()
-        except assets.MissingAssets as exc:
-            pytest.skip(str(exc))
-    async with Cluster.started(SPEC, operator=False, api=request.param) as started:
+def control_plane() -> Api:
+    """The real one where it has been built: it enforces rules and admission policies."""
+    try:
+        assets.require()
+    except assets.MissingAssets:
+        return Api.EMBEDDED
+    return Api.KUBERNETES
+
+
+@pytest_asyncio.fixture
+async def cluster() -> AsyncIterator[Cluster]:
+    async with Cluster.started(SPEC, operator=False, api=control_plane()) as started:
         yield started
 
 
@@ -88,7 +98,7 @@ async def test_install_upgrade_rollback_uninstall(cluster: Cluster, tmp_path: Pa
 
     await helm("uninstall", "gpuready")
     assert await leftovers(cluster) == []
-    assert await served(cluster) >= {CREATED}
+    assert await served(cluster) >= {POLICY_CRD}
 
 
 def sharing(replicas: int) -> Object:
@@ -110,9 +120,13 @@ async def test_an_upgrade_brings_older_crds_to_its_version_and_leaves_newer_ones
     policy = await cluster.client.get(POLICIES, POLICY)
     assert policy["spec"]["gpuready"]["imagePullSecrets"] == ["regcred"], "nothing was dropped"
 
+    crd = await cluster.client.get(CRDS, POLICY_CRD)
+    owners = {entry["manager"] for entry in crd["metadata"]["managedFields"] if writes_versions(entry)}
+    assert owners == {"helm"}, "the next `helm install` over CRDs that stayed finds no conflict"
+
     await change_schema(cluster, lambda spec: spec.update(tomorrow={"type": "string"}))
     await helm.upgrade(values=site)
-    assert "tomorrow" in spec_of(await cluster.client.get(CRDS, CREATED))
+    assert "tomorrow" in spec_of(await cluster.client.get(CRDS, POLICY_CRD))
 
 
 async def test_cleanup_crd_takes_the_crds_along(cluster: Cluster, helm: Helm) -> None:
@@ -120,14 +134,22 @@ async def test_cleanup_crd_takes_the_crds_along(cluster: Cluster, helm: Helm) ->
     await ready(cluster)
     await helm("uninstall", "gpuready")
     assert await leftovers(cluster) == []
-    await cluster.wait_gone(CRDS, CREATED)
+    await cluster.wait_gone(CRDS, POLICY_CRD)
 
 
 async def change_schema(cluster: Cluster, change: Any) -> None:
-    crd = await cluster.client.get(CRDS, CREATED)
+    crd = await cluster.client.get(CRDS, POLICY_CRD)
     change(spec_of(crd))
     await cluster.client.replace(CRDS, crd)
-    await _wait_established(cluster.client, CREATED)
+    await cluster.wait(CRDS, POLICY_CRD, until=is_established)
+
+
+def writes_versions(entry: Object) -> bool:
+    return "f:versions" in entry["fieldsV1"].get("f:spec", {})
+
+
+def is_established(crd: Object) -> bool:
+    return condition(crd, "Established").get("status") == "True"
 
 
 def spec_of(crd: Object) -> Object:
@@ -138,12 +160,38 @@ def spec_of(crd: Object) -> Object:
 # --- without hooks ---------------------------------------------------------------------------------------
 
 
+async def test_gitops_applies_the_rendered_chart(cluster: Cluster, helm: Helm) -> None:
+    words = ("template", "gpuready", str(CHART), "--include-crds", "--set", "hooks.enabled=false")
+    objects = [o for o in yaml.safe_load_all(await helm(*words, values=VALUES)) if o]
+    crds = [obj for obj in objects if obj["kind"] == "CustomResourceDefinition"]
+    for crd in crds:
+        await cluster.apply(crd)
+        await cluster.wait(CRDS, crd["metadata"]["name"], until=is_established)
+    await cluster.apply(*(obj for obj in objects if obj not in crds))
+    await ready(cluster)
+    await cluster.wait(NODES, "l4", until=offers(2))
+
+
 async def test_without_hooks_the_documented_order_leaves_nothing_behind(cluster: Cluster, helm: Helm) -> None:
     await helm.install("--set", "hooks.enabled=false")
     await ready(cluster)
     code, said = await gpuready(cluster, "uninstall")
     assert code == 0, said
     assert "nothing of gpuready is left on any node" in said
+    await helm("uninstall", "gpuready")
+    assert await leftovers(cluster) == []
+
+
+async def test_what_an_operator_that_went_first_left_behind_is_cleaned_by_the_next(
+    cluster: Cluster, helm: Helm
+) -> None:
+    await helm.install()
+    await ready(cluster)
+    await helm("uninstall", "gpuready", "--no-hooks")
+    assert await leftovers(cluster) != [], "nobody was there to clean"
+    await helm.install("--set", "clusterPolicy.deployCR=false")
+    code, said = await gpuready(cluster, "uninstall")
+    assert code == 0, said
     await helm("uninstall", "gpuready")
     assert await leftovers(cluster) == []
 
@@ -185,10 +233,49 @@ async def test_a_release_of_the_original_becomes_ours_by_one_upgrade_and_goes_ba
     await cluster.wait(NODES, "l4", until=offers(2))
     await cluster.wait_gone(DEPLOYMENTS, "gpu-operator", NAMESPACE)
 
-    await helm("rollback", "gpu-operator", "1", "--wait")
+    await helm("rollback", "gpu-operator", "1")
     assert (await cluster.client.get(POLICIES, POLICY))["metadata"]["uid"] == theirs
     await cluster.client.get(DEPLOYMENTS, "gpu-operator", NAMESPACE)
     await cluster.wait_gone(DEPLOYMENTS, "gpuready-operator", NAMESPACE)
+
+
+async def test_ownership_can_be_taken_beside_the_originals_release_too(
+    cluster: Cluster, helm: Helm, tmp_path: Path
+) -> None:
+    await older_crd(cluster)
+    await helm("install", "gpu-operator", str(originals_chart(tmp_path)), "--wait")
+    theirs = (await cluster.client.get(POLICIES, POLICY))["metadata"]["uid"]
+    await cluster.client.merge_patch(DEPLOYMENTS, "gpu-operator", {"spec": {"replicas": 0}}, NAMESPACE)
+
+    said = await helm("install", "gpuready", str(CHART), "--skip-crds", values=VALUES, fails=True)
+    assert "cluster-policy" in said, "helm itself asks for the word"
+    await helm("uninstall", "gpuready", "--no-hooks", "--ignore-not-found")
+    await helm.install("--take-ownership", "--skip-crds")
+    assert (await ready(cluster))["metadata"]["uid"] == theirs
+    await cluster.wait(NODES, "l4", until=offers(2))
+
+
+async def test_two_replicas_are_both_ready_and_outlive_each_other(cluster: Cluster, helm: Helm) -> None:
+    await helm.install("--set", "operator.replicas=2,operator.podDisruptionBudget.enabled=true")
+    await ready(cluster)
+    pods = await cluster.pods(NAMESPACE, "app=gpu-operator")
+    assert len(pods) == 2
+    for pod in pods:
+        await cluster.client.delete(PODS, pod["metadata"]["name"], NAMESPACE)
+        await cluster.wait_pods(NAMESPACE, "app=gpu-operator", both_ready_without(pod))
+    await helm.upgrade(values={**VALUES, "operator": {"replicas": 2}, "devicePlugin": {"config": sharing(3)}})
+    await cluster.wait(NODES, "l4", until=offers(6))
+
+
+def both_ready_without(gone: Object) -> Callable[[list[Object]], bool]:
+    def holds(pods: list[Object]) -> bool:
+        return (
+            len(pods) == 2
+            and gone["metadata"]["uid"] not in {pod["metadata"]["uid"] for pod in pods}
+            and all(condition(pod, "Ready").get("status") == "True" for pod in pods)
+        )
+
+    return holds
 
 
 async def older_crd(cluster: Cluster) -> None:
@@ -198,7 +285,7 @@ async def older_crd(cluster: Cluster) -> None:
     crd = cluster_policy_crd()
     spec_of(crd).pop("gpuready")
     await cluster.client.create(CRDS, crd)
-    await _wait_established(cluster.client, CREATED)
+    await cluster.wait(CRDS, POLICY_CRD, until=is_established)
 
 
 def originals_chart(directory: Path) -> Path:
@@ -229,7 +316,7 @@ def originals_chart(directory: Path) -> Path:
 async def test_a_node_agents_token_writes_about_its_own_node_only(cluster: Cluster, helm: Helm) -> None:
     await helm.install()
     await ready(cluster)
-    if cluster.client.access.server and not await enforces_admission(cluster):
+    if control_plane() is Api.EMBEDDED:
         pytest.skip("the embedded API server stores admission policies and does not enforce them")
     pods = await cluster.pods(NAMESPACE, f"app={AGENT}")
     pod = next(each for each in pods if each["spec"]["nodeName"] == "l4")
@@ -238,11 +325,6 @@ async def test_a_node_agents_token_writes_about_its_own_node_only(cluster: Clust
         await agent.merge_patch(NODES, "l4", word)
         with pytest.raises(ApiStatus, match="the node agent of l4 may not write about a100"):
             await agent.merge_patch(NODES, "a100", word)
-
-
-async def enforces_admission(cluster: Cluster) -> bool:
-    policy = await cluster.client.get(VAP, "gpuready-node-agent")
-    return bool((policy.get("status") or {}).get("observedGeneration"))
 
 
 async def as_agent(cluster: Cluster, pod: Object) -> Access:
@@ -262,3 +344,28 @@ async def as_agent(cluster: Cluster, pod: Object) -> Access:
     )
     access = cluster.client.access
     return Access(access.server, token=answer["status"]["token"], ca_pem=access.ca_pem)
+
+
+async def test_the_operator_and_the_jobs_need_no_privilege(cluster: Cluster, helm: Helm) -> None:
+    """Under the strictest level of Pod Security; the embedded API server lets everything pass."""
+    strict = {"name": "strict", "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}
+    await cluster.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": strict})
+    objects = [o for o in yaml.safe_load_all(await helm("template", "x", str(CHART))) if o]
+    templates = [o["spec"]["template"] for o in objects if o["kind"] in ("Deployment", "Job")]
+    assert len(templates) == 3
+    for template in templates:
+        account = template["spec"]["serviceAccountName"]
+        await cluster.apply(
+            {
+                "apiVersion": "v1",
+                "kind": "ServiceAccount",
+                "metadata": {"name": account, "namespace": "strict"},
+            }
+        )
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": account},
+            "spec": {**template["spec"], "restartPolicy": "Never"},
+        }
+        await cluster.client.raw("POST", PODS.path("strict"), body=pod, params={"dryRun": "All"})

@@ -16,7 +16,7 @@ from gpuready_sim.client import CRDS
 from gpuready_sim.cluster.handle import Cluster
 
 BARE = "nodes: [{name: cpu}]"
-CREATED = "clusterpolicies.nvidia.com"
+POLICY_CRD = "clusterpolicies.nvidia.com"
 
 
 async def test_crds_are_brought_to_this_version_and_a_newer_one_is_kept(
@@ -26,15 +26,15 @@ async def test_crds_are_brought_to_this_version_and_a_newer_one_is_kept(
     older = crd.cluster_policy_crd()
     spec_of(older).pop("gpuready")
     await cluster.client.create(CRDS, older)
-    assert await crds_apply(cluster, capsys) == [f"applied  {CREATED}", "created  gpunodes.gpuready.dev"]
-    newer = await cluster.client.get(CRDS, CREATED)
+    assert await crds_apply(cluster, capsys) == [f"applied  {POLICY_CRD}", "created  gpunodes.gpuready.dev"]
+    newer = await cluster.client.get(CRDS, POLICY_CRD)
     assert "gpuready" in spec_of(newer)
 
     spec_of(newer)["tomorrow"] = {"type": "string"}
     await cluster.client.replace(CRDS, newer)
     said = await crds_apply(cluster, capsys)
-    assert said[0] == f"kept     {CREATED}  it is newer: it also knows spec.tomorrow"
-    assert "tomorrow" in spec_of(await cluster.client.get(CRDS, CREATED))
+    assert said[0] == f"kept     {POLICY_CRD}  it is newer: it also knows spec.tomorrow"
+    assert "tomorrow" in spec_of(await cluster.client.get(CRDS, POLICY_CRD))
 
 
 async def test_uninstall_removes_the_one_policy_and_asks_which_of_several(
@@ -54,7 +54,7 @@ async def test_uninstall_removes_the_one_policy_and_asks_which_of_several(
     code, said = await take_away(cluster, crds=True)
     assert code == 0, said
     assert "ClusterPolicy two deleted" in said
-    await cluster.wait_gone(CRDS, CREATED)
+    await cluster.wait_gone(CRDS, POLICY_CRD)
 
 
 def spec_of(crd: Object) -> Object:

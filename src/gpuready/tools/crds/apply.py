@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from gpuready import names
 from gpuready.api.crd import all_crds
 from gpuready.api.skew import fields
 from gpuready.errors import GPUReadyError
@@ -24,31 +25,35 @@ ESTABLISHED_S = 30.0
 _LOOK_AGAIN_S = 0.2
 
 
-def run(*, kubeconfig: str | None = None, context: str | None = None) -> int:
+def run(
+    *, kubeconfig: str | None = None, context: str | None = None, field_manager: str = names.FIELD_MANAGER
+) -> int:
     """0 once all are served.
 
-    raises  GPUReadyError when one cannot be written or is not served in time
+    field_manager   in whose name; helm's Jobs write in helm's, which else would find a conflict at the next
+                    `helm install` over CRDs that stayed
+    raises          GPUReadyError when one cannot be written or is not served in time
     """
-    sys.stdout.write(joined(asyncio.run(_apply_all(kubeconfig, context))) + "\n")
+    sys.stdout.write(joined(asyncio.run(_apply_all(kubeconfig, context, field_manager))) + "\n")
     return 0
 
 
-async def _apply_all(kubeconfig: str | None, context: str | None) -> list[str]:
+async def _apply_all(kubeconfig: str | None, context: str | None, field_manager: str) -> list[str]:
     lines = []
     async with KubeClient.auto(kubeconfig, context, user_agent="gpuready-cli") as client:
         for crd in all_crds():
-            lines.append(await apply(client, crd))
+            lines.append(await apply(client, crd, field_manager))
     return lines
 
 
-async def apply(client: KubeClient, crd: Mapping[str, Any]) -> str:
+async def apply(client: KubeClient, crd: Mapping[str, Any], field_manager: str) -> str:
     """What was done, as a line."""
     name = crd["metadata"]["name"]
     served = await _find(client, name)
     if served is not None and fields(served) > fields(crd):
         more = sorted(fields(served) - fields(crd))
         return f"kept     {name}  it is newer: it also knows {', '.join(more[:3])}{' …' if more[3:] else ''}"
-    await client.apply(CRDS, crd)
+    await client.apply(CRDS, crd, field_manager=field_manager)
     await _wait_established(client, name)
     return f"{'applied' if served else 'created'}  {name}"
 

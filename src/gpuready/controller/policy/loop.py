@@ -186,7 +186,8 @@ class PolicyLoop(Loop):
 
     def _daemonsets(self) -> dict[str, Mapping[str, Any]]:
         """Those that we have just written as the server answered, until the cache has moved on."""
-        found = {obj["metadata"]["name"]: obj for obj in self._caches.owned["DaemonSet"].values()}
+        cached = self._caches.owned["DaemonSet"].values()
+        found: dict[str, Mapping[str, Any]] = {obj["metadata"]["name"]: obj for obj in cached}
         for name, (over, after) in list(self._ahead.items()):
             if (version_of(found[name]) if name in found else "") == over:
                 found[name] = after

@@ -1,0 +1,212 @@
+"""Each right of operator and node agent taken away in turn: it is named, and used again once it is granted.
+
+On a real API server the operator's own rules are taken away; before the simulator's, which lets everybody do
+everything, a proxy refuses in the real one's words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from tests.sim import node_cluster
+from tests.sim.fault_cluster import FaultCluster, fault_cluster, message_of
+from tests.sim.faulty_proxy import FOR_EVER, forbids
+from tests.sim.operator_cluster import (
+    AGENT,
+    CLUSTER_ROLES,
+    GPU_NODES,
+    NAMESPACE,
+    POLICIES,
+    POLICY,
+    Object,
+    Operator,
+    policy,
+    ready,
+)
+
+from gpuready.controller.rbac import operator_objects
+from gpuready.operands.node_agent.manifest import RULES as AGENT_RULES
+from gpuready_sim.apiserver.pki import kubeconfig, write_kubeconfig
+from gpuready_sim.client import DAEMON_SETS, Resource
+from gpuready_sim.cluster.api import Api
+from gpuready_sim.cluster.control_plane import install_crds, install_operator_account
+from gpuready_sim.cluster.handle import Cluster
+from gpuready_sim.kubernetes import assets
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
+
+ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role")
+OPERATOR = "gpuready-operator"
+SPEC = "nodes:\n- {name: l4, gpus: {L4: 2}, driver: {where: host}}\n"
+PATIENCE_S = 150
+# Verbs that a cluster that has everything never uses, or whose absence shows later than a first run.
+NOT_IN_A_FIRST_RUN = ("get", "update", "delete")
+
+
+def single_rules(objects: list[Object]) -> Iterator[tuple[str, str, str]]:
+    """(kind of the role, resource, verb) for each right of its own."""
+    for obj in objects:
+        for rule in obj.get("rules") or ():
+            for resource in rule["resources"]:
+                for verb in rule["verbs"]:
+                    if verb not in NOT_IN_A_FIRST_RUN:
+                        yield obj["kind"], resource, verb
+
+
+def of_the_operator() -> list[tuple[str, str, str]]:
+    """Without what its manifests do not use in this cluster, and rights that another of its rules repeats."""
+    found = dict.fromkeys(single_rules(operator_objects(NAMESPACE)))
+    used = {
+        "clusterpolicies", "clusterpolicies/status", "nodes", "pods", "gpunodes", "clusterroles",
+        "clusterrolebindings", "configmaps", "serviceaccounts", "daemonsets",
+    }  # fmt: skip
+    unused = {("nodes", "create"), ("configmaps", "create"), ("configmaps", "patch"), ("gpunodes", "patch")}
+    created = {("daemonsets", "create"), ("clusterroles", "create"), ("clusterrolebindings", "create")}
+    created |= {("serviceaccounts", "create")}
+    return [each for each in found if each[1] in used and each[1:] not in unused and each[1:] not in created]
+
+
+# --- on a real API server --------------------------------------------------------------------------------
+
+
+class RealCluster:
+    def __init__(self, cluster: Cluster, operator: Operator) -> None:
+        self.cluster = cluster
+        self.operator = operator
+
+    @asynccontextmanager
+    async def without(self, kind: str, resource: str, verb: str) -> AsyncIterator[None]:
+        """The operator's role, and everybody else's share of it, without one right."""
+        where = CLUSTER_ROLES if kind == "ClusterRole" else ROLES
+        namespace = None if kind == "ClusterRole" else NAMESPACE
+        role = await self.cluster.client.get(where, OPERATOR, namespace)
+        await self._set(where, namespace, _less(role["rules"], resource, verb))
+        try:
+            yield
+        finally:
+            await self._set(where, namespace, role["rules"])
+
+    async def _set(self, where: Resource, namespace: str | None, rules: list[Any]) -> None:
+        await self.cluster.client.merge_patch(where, OPERATOR, {"rules": rules}, namespace)
+
+
+def _less(rules: list[Any], resource: str, verb: str) -> list[Any]:
+    left = []
+    for rule in copy.deepcopy(rules):
+        if resource not in rule["resources"]:
+            left.append(rule)
+            continue
+        others = [each for each in rule["resources"] if each != resource]
+        verbs = [each for each in rule["verbs"] if each != verb]
+        left += [{**rule, "resources": others}] if others else []
+        left += [{**rule, "resources": [resource], "verbs": verbs}] if verbs else []
+    return left
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def real(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RealCluster]:
+    try:
+        assets.require()
+    except assets.MissingAssets as exc:
+        pytest.skip(str(exc))
+    home: Path = tmp_path_factory.mktemp("state")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(home))
+        async with Cluster.started(SPEC, operator=False, api=Api.KUBERNETES) as cluster:
+            await install_crds(cluster.client)
+            access = cluster.client.access
+            token = await install_operator_account(cluster.client)
+            file = cluster.place.directory / "operator-of-the-test.kubeconfig"
+            write_kubeconfig(file, kubeconfig(access.ca_pem, token, access.server, user=OPERATOR))
+            async with Operator(cluster, file) as operator:
+                yield RealCluster(cluster, operator)
+
+
+@pytest.mark.parametrize(("kind", "resource", "verb"), of_the_operator())
+async def test_a_right_that_the_operator_lacks_on_a_real_server(
+    real: RealCluster, kind: str, resource: str, verb: str
+):
+    async with real.without(kind, resource, verb):
+        await real.operator.kill()
+        real.operator.log_path.unlink(missing_ok=True)
+        await real.operator.start()
+        await real.cluster.apply(policy())
+        await _named(real.cluster, real.operator, resource, verb)
+        assert "Traceback" not in real.operator.log()
+    await ready(real.cluster, timeout_s=PATIENCE_S)
+    await node_cluster.whole(real.cluster, "l4", timeout_s=PATIENCE_S)
+    assert message_of(await real.cluster.client.get(POLICIES, POLICY)) == ""
+    await _removed(real.cluster)
+
+
+# --- behind a proxy --------------------------------------------------------------------------------------
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def faults(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[FaultCluster]:
+    home: Path = tmp_path_factory.mktemp("state")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(home))
+        async with fault_cluster() as started:
+            yield started
+
+
+@pytest.mark.parametrize(
+    ("resource", "verb"),
+    [each[1:] for each in dict.fromkeys(single_rules([{"kind": "ClusterRole", "rules": AGENT_RULES}]))],
+)
+async def test_a_right_that_the_node_agent_lacks(faults: FaultCluster, resource: str, verb: str):
+    if (resource, verb) == ("events", "patch"):
+        pytest.skip("a first run has no event to count up")
+    with faults.proxy.rule(forbids(), client=AGENT, verb=verb, resource=resource, times=FOR_EVER) as rule:
+        await faults.cluster.apply(policy())
+        async with asyncio.timeout(PATIENCE_S):
+            await rule.hit.wait()
+        words = f'cannot {verb} resource "{resource}"'
+        await eventually(lambda: _agent_says(faults.cluster, words), words)
+        assert "Traceback" not in await faults.logs()
+    await ready(faults.cluster, timeout_s=PATIENCE_S)
+    await node_cluster.whole(faults.cluster, "l4", timeout_s=PATIENCE_S)
+    await _removed(faults.cluster)
+
+
+# --- what is looked at -----------------------------------------------------------------------------------
+
+
+async def eventually(check: Callable[[], Awaitable[bool]], what: str) -> None:
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while not await check():
+                await asyncio.sleep(0.1)
+    except TimeoutError:
+        raise AssertionError(f"not in {PATIENCE_S} s: {what}") from None
+
+
+async def _named(cluster: Cluster, operator: Operator, resource: str, verb: str) -> None:
+    """In the policy's status or, where that may not be read or written, in the log."""
+
+    async def check() -> bool:
+        found = await cluster.client.get(POLICIES, POLICY)
+        said = message_of(found) + operator.log().replace("\\", "")
+        refused = f'cannot {verb} resource "{resource}"' in said
+        granting = "attempting to grant RBAC permissions not currently held" in said
+        return refused or (granting and f'"{resource}"' in said and f'"{verb}"' in said)
+
+    await eventually(check, f"{verb} {resource} to be named; log: {operator.log()[-2000:]}")
+
+
+async def _agent_says(cluster: Cluster, words: str) -> bool:
+    return words in (await node_cluster.log_of(cluster, "l4", "node-agent")).replace("\\", "")
+
+
+async def _removed(cluster: Cluster) -> None:
+    await cluster.delete(policy())
+    await cluster.wait_gone(GPU_NODES, "l4", timeout_s=PATIENCE_S)
+    await cluster.wait_gone(DAEMON_SETS, AGENT, NAMESPACE, timeout_s=PATIENCE_S)

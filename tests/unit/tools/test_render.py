@@ -71,3 +71,10 @@ def test_a_file_of_another_kind_is_refused_in_words(policy, nodes, mentions):
     with pytest.raises(GPUReadyError) as refused:
         rendered(policy, nodes, "gpu-operator")
     assert mentions in str(refused.value)
+
+
+def test_a_config_map_that_is_not_seen_is_not_missing():
+    policy = POLICY.replace("{version: 570.86.10}", "{version: 570.86.10, certConfig: {name: site-ca}}")
+    result = rendered(policy, NODES, "gpu-operator")
+    assert "DaemonSet/nvidia-driver-daemonset" in kinds(result.yaml)
+    assert any("ConfigMap site-ca: its keys are not known here" in remark for remark in result.remarks)

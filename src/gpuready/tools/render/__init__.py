@@ -11,6 +11,7 @@ from gpuready.api.policy import find_unknown_fields
 from gpuready.controller.labelling.decision import has_gpu
 from gpuready.controller.policy.active import read
 from gpuready.controller.policy.plan import Plan, plan_of
+from gpuready.controller.policy.view import named_configs
 from gpuready.errors import PolicyError
 from gpuready.operands.contract import ClusterView, NodeFacts
 from gpuready.tools.files import nodes_in, policy_in
@@ -41,6 +42,8 @@ def rendered(policy_text: str, nodes_text: str, namespace: str) -> Rendered:
         namespace=namespace,
         own_image=f"{names.OWN_IMAGE}:{names.VERSION}",
         gpu_nodes=tuple(facts for facts in map(_facts, nodes_in(nodes_text)) if has_gpu(facts.labels)),
+        # Not seen is not missing: an operand that needs one is not refused for it.
+        configs={name: {} for name in named_configs(active.policy)},
     )
     plan = plan_of(active, active.policy, view)
     objects = plan.objects if owned else [_without_owner(obj) for obj in plan.objects]
@@ -67,6 +70,10 @@ def _remarks(raw: Mapping[str, Any], plan: Plan, view: ClusterView) -> list[str]
     remarks += [f"without effect: {each}" for each in plan.without_effect]
     if plan.not_implemented:
         remarks.append("enabled, but not installed by this version: " + ", ".join(plan.not_implemented))
+    remarks += [
+        f"ConfigMap {name}: its keys are not known here; what they become is left out"
+        for name in sorted(view.configs)
+    ]
     if not view.gpu_nodes:
         remarks.append(
             "no GPU node was given, so the driver is left out (one per operating system); see --nodes"

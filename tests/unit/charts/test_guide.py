@@ -12,9 +12,21 @@ from tests.unit.charts.chart import CHART, ROOT, needs_helm, only, rendered
 
 from gpuready.api.policy import find_problems
 from gpuready.commands import gpuready
+from gpuready.tools.images import images_of
 
 GUIDE = (ROOT / "docs/guides/install.md").read_text()
 EXAMPLES = sorted((ROOT / "examples").glob("values-*.yaml"))
+NODES = """
+kind: NodeList
+items:
+- kind: Node
+  metadata:
+    name: gpu-a
+    labels:
+      feature.node.kubernetes.io/pci-10de.present: "true"
+      feature.node.kubernetes.io/system-os_release.ID: ubuntu
+      feature.node.kubernetes.io/system-os_release.VERSION_ID: "22.04"
+"""
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
 
 
@@ -23,6 +35,17 @@ VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
 def test_example_values_render_a_policy_without_problems(example: Path) -> None:
     policy = only(rendered(yaml.safe_load(example.read_text())), "ClusterPolicy")
     assert find_problems(policy) == []
+
+
+@needs_helm
+def test_the_air_gaps_steps_list_every_image_with_its_place_in_the_mirror() -> None:
+    values = yaml.safe_load((ROOT / "examples/values-airgap.yaml").read_text())
+    policy = yaml.safe_dump(only(rendered(values), "ClusterPolicy"))
+    pulled, _ = images_of(policy, NODES)
+    assert any("/driver:" in each.image for each in pulled)
+    assert all(each.image.startswith("mirror.example.com/gpu/") for each in pulled)
+    operator = only(rendered(values), "Deployment")["spec"]["template"]["spec"]["containers"][0]["image"]
+    assert operator in {each.image for each in pulled}, "the operator's own is among them"
 
 
 def test_every_value_that_the_guide_names_is_in_values_yaml() -> None:

@@ -68,9 +68,9 @@ def _container(container: Mapping[str, Any], site: GPUReadyOptions) -> KubeObjec
 def _variable(variable: Mapping[str, Any], site: GPUReadyOptions) -> KubeObject:
     """Images and secrets that a container hands on to pods that it makes itself."""
     name, value = variable["name"], variable.get("value", "")
-    if name.endswith("_IMAGE"):
+    if name.endswith("_IMAGE") and value:
         return {**variable, "value": mirrored(value, site.registry)}
-    if name == _PULL_SECRETS_ENV:
+    if name == _PULL_SECRETS_ENV and "valueFrom" not in variable:
         named = [each for each in value.split(",") if each]
         return {**variable, "value": ",".join(_unique(named, site.image_pull_secrets))}
     return dict(variable)

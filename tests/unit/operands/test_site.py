@@ -93,6 +93,15 @@ def test_the_pods_that_a_validator_makes_are_reached_through_its_environment() -
     assert told["VALIDATOR_IMAGE_PULL_SECRETS"] == "site"
 
 
+def test_a_variable_that_is_taken_from_elsewhere_stays_as_it_is() -> None:
+    taken = {"valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}
+    env = [{"name": "X_IMAGE", **taken}, {"name": "VALIDATOR_IMAGE_PULL_SECRETS", **taken}]
+    own = daemonset(containers=[{"name": "c", "image": "i", "env": env}])
+    site = policy(registry="m.example.com", imagePullSecrets=["site"])
+    pod = fitted(own, parse_policy(site))["spec"]["template"]["spec"]
+    assert pod["containers"][0]["env"] == env
+
+
 def test_a_policy_that_says_nothing_of_the_site_changes_no_object() -> None:
     own = daemonset(containers=[{"name": "c", "image": "nvcr.io/nvidia/driver:570"}])
     assert fitted(own, parse_policy(policy())) is own

@@ -204,6 +204,15 @@ def test_a_younger_policy_waits_and_changes_nothing() -> None:
     ]
 
 
+def test_a_policy_that_is_being_deleted_no_longer_counts() -> None:
+    raw, look = cluster()
+    going = {**look.policies[0]["metadata"], "deletionTimestamp": "2026-01-02T00:00:00Z"}
+    look = replace(look, policies=[{**look.policies[0], "metadata": going}])
+
+    assert foresee(raw, look).ignored_for == ""
+    assert foresee(policy("another"), look).ignored_for == ""
+
+
 def test_every_problem_of_a_policy_is_named_and_nothing_would_change() -> None:
     _, look = cluster()
 

@@ -70,12 +70,13 @@ def _active(policies: Sequence[Object], look: Look) -> ActivePolicy:
 
 
 def _with(raw: Object, policies: Sequence[Object]) -> list[Object]:
-    """The cluster's policies as they are once this one is applied."""
+    """The cluster's policies as they are once this one is applied; one that is going counts as a new one."""
     name = raw["metadata"]["name"]
-    there = next((each for each in policies if each["metadata"]["name"] == name), None)
+    living = [each for each in policies if not each["metadata"].get("deletionTimestamp")]
+    there = next((each for each in living if each["metadata"]["name"] == name), None)
     known = there["metadata"] if there else {"uid": "", "creationTimestamp": _NOT_YET}
     merged = {**raw, "metadata": {**raw["metadata"], **known}, "status": (there or {}).get("status") or {}}
-    return [merged, *(each for each in policies if each is not there)]
+    return [merged, *(each for each in living if each is not there)]
 
 
 # --- a policy that is followed ----------------------------------------------------------------------------

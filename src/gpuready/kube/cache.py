@@ -265,8 +265,9 @@ def _dict_decoder(resource: Resource) -> Decode[dict[str, Any]]:
     """Plain dicts; inside a list the server leaves out apiVersion and kind, so they are put back."""
 
     def decode(raw: bytes) -> dict[str, Any]:
-        obj = cast("dict[str, Any]", wire.decode_any(raw))
-        if not wire.find_name_of(raw).name:
+        obj: dict[str, Any] = wire.decode_any(raw)
+        meta = obj.get("metadata") if isinstance(obj, dict) else None
+        if not isinstance(meta, dict) or not isinstance(meta.get("name"), str):
             raise msgspec.ValidationError("it has no name")
         obj.setdefault("apiVersion", resource.api_version)
         obj.setdefault("kind", resource.kind)

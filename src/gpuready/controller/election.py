@@ -38,12 +38,14 @@ class Leadership:
     """This operator's part in it.
 
     client   without a fence, for the Lease and what is said about it
+    worker   behind the fence, for the work
     current  the policy in force: its reader is told who leads, if it is none of ours
     """
 
     def __init__(
         self,
         client: KubeClient,
+        worker: KubeClient,
         fence: Fence,
         namespace: str,
         timing: Timing,
@@ -58,6 +60,7 @@ class Leadership:
             timing,
             fence,
             annotations={names.LEADER_ANNOTATION: me},
+            sever=worker.sever,
         )
         self._events = EventRecorder(client, "gpuready-operator", instance=socket.gethostname())
         self._current = current

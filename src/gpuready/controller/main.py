@@ -90,7 +90,7 @@ async def _operate(
     loops = (labelling, nodes, policy)
     metrics = Metrics(client, caches, current, policy, loops)
     own.observer = client.observer
-    leadership = Leadership(own, fence, namespace, election, current) if election else None
+    leadership = Leadership(own, client, fence, namespace, election, current) if election else None
     async with client, asyncio.TaskGroup() as group:
         group.create_task(_serve(listeners, caches, metrics, leadership))
         group.create_task(caches.run())

@@ -117,6 +117,12 @@ class KubeClient:
                 await session.close()
         self._session = self._retired = None
 
+    def sever(self) -> None:
+        """Take back the writes under way, as far as that can be done; reads and watches go on."""
+        for session in (self._session, self._retired):
+            if session is not None and isinstance(session.connector, _Connector):
+                session.connector.reset_writes()
+
     async def __aenter__(self) -> KubeClient:
         return self
 
@@ -518,24 +524,38 @@ class KubeClient:
 
 
 class _Connector(aiohttp.TCPConnector):
-    """Asks the fence once more when the connection is there: making one can take seconds.
+    """Knows which connections carry writes, and asks the fence once more when such a one is there.
 
-    Behind a fence, a connection that is given up is reset. Closed politely, the kernel would go on sending
-    what has not arrived for a quarter of an hour: a write from before a partition would come after it.
+    Making a connection can take seconds. And its end can come late: closed politely, the kernel goes on
+    sending for a quarter of an hour, so that a write from before a partition arrives after it. Behind a fence
+    sockets are made so that `abort` takes back what is left.
     """
 
     def __init__(self, fence: Fence | None, **options: Any) -> None:
         super().__init__(**options, socket_factory=_resetting_socket if fence else None)
         self._fence = fence
+        self._writing: set[asyncio.Transport] = set()
 
     async def connect(
         self, req: aiohttp.ClientRequest, traces: builtins.list[Trace], timeout: aiohttp.ClientTimeout
     ) -> Connection:
         connection = await super().connect(req, traces, timeout)
-        if self._fence is not None and req.method != "GET" and not self._fence.is_open:
-            connection.release()
-            raise Fenced
+        if self._fence is not None and req.method != "GET":
+            if not self._fence.is_open:
+                connection.release()
+                raise Fenced
+            self._note(connection)
         return connection
+
+    def _note(self, connection: Connection) -> None:
+        transport = connection.transport
+        if transport is not None:
+            self._writing.add(transport)
+            connection.add_callback(lambda: self._writing.discard(transport))
+
+    def reset_writes(self) -> None:
+        for transport in tuple(self._writing):
+            transport.abort()
 
 
 def _resetting_socket(address: AddrInfoType) -> socket.socket:

@@ -38,6 +38,7 @@ class Elector:
     client       for the Lease alone, without the fence
     fence        of the client that the work uses: open while we lead
     annotations  that the Lease has while it is ours
+    sever        takes back, as far as that can be done, the writes that the work has under way
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Elector:
         fence: Fence,
         *,
         annotations: Mapping[str, str] | None = None,
+        sever: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = boot_clock,
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
@@ -59,6 +61,7 @@ class Elector:
         self._client = client
         self._fence = fence
         self._annotations = dict(annotations or {})
+        self._sever = sever
         self._clock = clock
         self._wall = wall
         self._standing = Standing(me, timing)
@@ -156,6 +159,8 @@ class Elector:
         leads, holder = self.leads, self._standing.holder
         drained = leads and holder == self.me and await self._fence.drained(DRAIN_S)
         self._fence.shut()
+        if not drained:
+            self._sever()
         working.cancel()
         await asyncio.wait({working})
         if drained:

@@ -158,8 +158,11 @@ async def _is_ready(access: Access) -> bool:
 class Operator:
     """The product's operator as a process beside the cluster; started again when it ends."""
 
-    def __init__(self, place: Place, kubeconfig: Path, image: str = OPERATOR_IMAGE) -> None:
+    def __init__(
+        self, place: Place, kubeconfig: Path, image: str = OPERATOR_IMAGE, *, elects: bool = False
+    ) -> None:
         argv = [sys.executable, "-m", "gpuready.cli", "operator", "--kubeconfig", str(kubeconfig)]
+        argv += ["--leader-elect"] if elects else []
         # Ports of its own: several clusters run side by side on one machine.
         self.metrics_port, self.health_port = free_port(), free_port()
         env = {

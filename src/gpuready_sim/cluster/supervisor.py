@@ -50,10 +50,10 @@ class Supervisor:
         self.spec = spec
         self.started = time.time()
         self.control_plane = _control_plane(api, place, spec)
-        # Where rules are enforced, the operator is nobody but itself.
+        # Where rules are enforced, the operator is nobody but itself, and runs as in a pod.
         limited = self.control_plane.enforces_rbac
         operators = place.operator_kubeconfig if limited else place.kubeconfig
-        self.operator = Operator(place, operators) if with_operator else None
+        self.operator = Operator(place, operators, elects=limited) if with_operator else None
         self.machines: dict[str, Machine] = {}
 
     async def run(self, on_ready: Callable[[Supervisor], None], stop: asyncio.Event) -> None:

@@ -105,8 +105,8 @@ def test_what_is_no_duration_is_named(text: str) -> None:
 
 def leadership(**state: Any) -> Leadership:
     """With an elector in that state; it leads, and has renewed, unless told otherwise."""
-    nobody: Any = None
-    made = Leadership(nobody, Fence(), "ns", Timing(), nobody)
+    nobody: Any = SimpleNamespace(sever=None)
+    made = Leadership(nobody, nobody, Fence(), "ns", Timing(), nobody)
     usual = {"leads": True, "unrenewed_s": 1.0, "trouble": "", "record": None}
     usual |= {"timing": Timing(), "namespace": "ns", "name": "lease"}
     made._elector = SimpleNamespace(**{**usual, **state})  # type: ignore[assignment]

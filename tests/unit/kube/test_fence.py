@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from tests.unit.kube.scripted_server import ScriptedServer, gives, node, refuses
+from aiohttp import web
+from tests.unit.kube.certificates import certificate
+from tests.unit.kube.scripted_server import ScriptedServer, event, gives, node, refuses, streams
 
 from gpuready.kube.access import Access
 from gpuready.kube.client import KubeClient
-from gpuready.kube.errors import NotFound
+from gpuready.kube.errors import NotFound, Unreachable
 from gpuready.kube.fence import Fence, Fenced
 from gpuready.kube.resources import NODES
 
@@ -96,25 +100,60 @@ async def test_a_refused_write_is_no_longer_under_way(server: ScriptedServer) ->
         assert await fence.drained(0)
 
 
-async def test_a_write_that_is_given_up_is_taken_back_from_the_network_as_far_as_it_can_be() -> None:
+async def test_severed_writes_are_taken_back_from_the_network_as_far_as_they_can_be(tmp_path: Path) -> None:
     """A polite end of the connection would have the kernel send the rest, be it minutes later."""
     arrived, ended = asyncio.Event(), asyncio.get_running_loop().create_future()
 
     async def server(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"{}")
-        arrived.set()
         try:
+            await reader.readuntil(b"{}")
+            arrived.set()
             ended.set_result(await reader.read())
         except ConnectionResetError:
             ended.set_result("reset")
-        writer.close()
+        writer.transport.abort()
 
+    pem, key = certificate()
+    (tmp_path / "pem").write_bytes(pem + key)
+    ours, theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    ours.load_cert_chain(tmp_path / "pem")
+    theirs.check_hostname, theirs.verify_mode = False, ssl.CERT_NONE
     fence = Fence()
     fence.open_until(float("inf"))
-    async with await asyncio.start_server(server, "127.0.0.1", 0) as listening:
-        port = listening.sockets[0].getsockname()[1]
-        async with KubeClient(Access(server=f"http://127.0.0.1:{port}"), fence=fence) as client:
+    async with await asyncio.start_server(server, "127.0.0.1", 0, ssl=ours) as listening:
+        where = Access(server=f"https://127.0.0.1:{listening.sockets[0].getsockname()[1]}", tls=theirs)
+        async with KubeClient(where, fence=fence) as client:
             write = asyncio.create_task(client.merge_patch(NODES, "n", {}))
             await asyncio.wait_for(arrived.wait(), 30)
-            write.cancel()
+            fence.shut()
+            client.sever()
             assert await asyncio.wait_for(ended, 30) == "reset"
+            with pytest.raises(Unreachable):  # or it would be tried again
+                await write
+
+
+async def test_a_watch_outlives_the_writes_that_were_severed(server: ScriptedServer) -> None:
+    hear = asyncio.Event()
+    arrived = asyncio.Event()
+
+    async def never(request: web.Request) -> web.StreamResponse:
+        arrived.set()
+        return await streams(then="stay")(request)
+
+    server.answers = [streams(hear, event("ADDED", node("n", "2"))), never]
+    fence = Fence()
+    fence.open_until(float("inf"))
+    async with fenced(server, fence) as client:
+        opened = asyncio.Event()
+        watch = client.watch(NODES, resource_version="1", opened=opened.set)
+        heard = asyncio.ensure_future(anext(watch))
+        await asyncio.wait_for(opened.wait(), 30)
+        write = asyncio.create_task(client.delete(NODES, "n"))
+        await asyncio.wait_for(arrived.wait(), 30)
+        fence.shut()
+        client.sever()
+        with pytest.raises(Unreachable):
+            await asyncio.wait_for(write, 30)
+        hear.set()
+        assert (await asyncio.wait_for(heard, 30)).resource_version == "2"
+        await watch.aclose()

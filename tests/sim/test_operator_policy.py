@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from collections import Counter
@@ -94,7 +95,7 @@ async def test_a_contradiction_is_named_and_what_runs_is_left_alone_until_it_is_
     assert bad["status"]["state"] == "notReady"
     assert condition(bad, "Ready")["status"] == "False"
     assert {row["name"] for row in bad["status"]["operands"]} >= {"driver", "device-plugin"}
-    assert "PolicyInvalid" in [event["reason"] for event in await cluster.events(POLICY)]
+    await _event(cluster, "PolicyInvalid")
 
     await _restart_operator(cluster)
     still_bad = await error(cluster, "PolicyInvalid", "spec.cdi.nriPluginEnabled")
@@ -227,6 +228,13 @@ async def test_no_request_of_the_operator_was_in_vain(cluster):
     del failed["patch daemonsets 500"]  # the refused one above
     conflicts = sum(count for what, count in failed.items() if what.endswith(" 409"))
     assert failed.total() == conflicts <= 6, "with the node agent and the garbage collector, as part of life"
+
+
+async def _event(cluster: Cluster, reason: str) -> None:
+    """The Event follows the status by a request."""
+    async with asyncio.timeout(30):
+        while reason not in [event["reason"] for event in await cluster.events(POLICY)]:
+            await asyncio.sleep(0.1)
 
 
 async def _restart_operator(cluster: Cluster) -> None:

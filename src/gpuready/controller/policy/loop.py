@@ -50,9 +50,9 @@ _Answer = tuple[str, Mapping[str, Any]]  # the version that was written over, an
 STATUS_INTERVAL_S = 1.0
 # While only counts and messages move (a rollout, a hundred nodes that join), this often is enough.
 DETAILS_INTERVAL_S = 5.0
-# A pass reads every node. While nodes join or report by the hundred, it rests between two passes for about
-# ten times as long as one takes, so that deciding for single nodes never waits for it.
-REST_PER_NODE_S = 0.0002
+# A pass reads every node and compares every object. While nodes join or report by the hundred, it rests
+# between two passes ten times as long as one worked, so that deciding for single nodes hardly waits for it.
+REST_PER_WORK = 10.0
 LONGEST_REST_S = 1.0
 
 
@@ -104,11 +104,12 @@ class PolicyLoop(Loop):
         self.queue.add(KEY)
 
     async def reconcile(self, key: str) -> None:
+        began = time.thread_time()
         try:
             await self._pass()
         finally:
-            rest_s = min(LONGEST_REST_S, REST_PER_NODE_S * len(self._caches.nodes))
-            self._rested_at = time.monotonic() + rest_s
+            worked_s = time.thread_time() - began
+            self._rested_at = time.monotonic() + min(LONGEST_REST_S, REST_PER_WORK * worked_s)
 
     async def _pass(self) -> None:
         active = self._current.active

@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.gpuready-ready
 CLUSTER ?= gpuready
 FILE ?= examples/cluster-demo.yaml
+NODES ?= 100,1000,5000
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-node kubernetes conformance e2e check bench bench-scale sim down format stubs crds chart requirements picture clean
@@ -56,8 +57,8 @@ check: setup ## lint, format, types, imports, generated files up to date
 bench: setup ## measure what DESIGN promises: ready time, allocation latency, memory, writes
 	$(BIN)/python -m benchmarks
 
-bench-scale: setup ## the operator with 100, 1,000 and 5,000 nodes; beside the original where GPUREADY_BENCH_PEER names it
-	$(BIN)/python -m benchmarks scale --full
+bench-scale: setup ## the operator on NODES=100,1000,5000, beside the original where GPUREADY_BENCH_PEER names it (BENCH=--full)
+	$(BIN)/python -m benchmarks scale --nodes $(NODES) $(BENCH)
 
 sim: setup ## start a simulated cluster in the foreground (CLUSTER=name FILE=cluster.yaml)
 	$(BIN)/gpuready-sim up --name $(CLUSTER) --file $(FILE)

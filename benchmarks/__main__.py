@@ -1,4 +1,4 @@
-"""python -m benchmarks [NAME ...] [--quick | --full] [-o json]
+"""python -m benchmarks [NAME ...] [--quick | --full] [--nodes 100,1000] [-o json]
 
 Exit 0 whatever the verdicts are (they are figures, not tests), 2 when something could not be measured.
 """
@@ -26,10 +26,11 @@ from benchmarks.report import print_table
 @click.argument("names", nargs=-1, metavar="[NAME ...]")
 @click.option("--quick", is_flag=True, help="The fewest repetitions: does everything still measure?")
 @click.option("--full", is_flag=True, help="10 minutes of rest instead of one, and 5,000 nodes.")
+@click.option("--nodes", default="", metavar="N,N", help="Sizes for the benchmark `scale`.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
-def main(names: tuple[str, ...], quick: bool, full: bool, output: str) -> None:
+def main(names: tuple[str, ...], quick: bool, full: bool, nodes: str, output: str) -> None:
     """Measure what DESIGN §10 promises. Without names: everything."""
-    chosen = _chosen(names)
+    chosen, sizes = _chosen(names), _sizes(nodes)
     out, progress = Console(highlight=False), Console(stderr=True, highlight=False)
     for benchmark in chosen:
         progress.print(f"will run  {benchmark.name:14} {benchmark.what}", soft_wrap=True)
@@ -39,7 +40,7 @@ def main(names: tuple[str, ...], quick: bool, full: bool, output: str) -> None:
 
     with tempfile.TemporaryDirectory(prefix="gpuready-bench-") as home:
         os.environ["XDG_STATE_HOME"] = home  # clusters of a benchmark live here and nowhere else
-        results = asyncio.run(measure_all(chosen, Run(quick=quick, full=full, say=say)))
+        results = asyncio.run(measure_all(chosen, Run(quick=quick, full=full, nodes=sizes, say=say)))
     if output == "json":
         click.echo(json.dumps(results.to_json(), indent=2))
     else:
@@ -53,6 +54,13 @@ def _chosen(names: tuple[str, ...]) -> list[Benchmark]:
     if unknown:
         raise click.UsageError(f"no benchmark {unknown[0]!r}; there are: {', '.join(known)}")
     return [known[name] for name in names] if names else list(BENCHMARKS)
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    parts = [part for part in text.split(",") if part]
+    if not all(part.isdigit() and int(part) > 0 for part in parts):
+        raise click.UsageError(f"--nodes takes numbers with commas between them, not {text!r}")
+    return tuple(map(int, parts))
 
 
 if __name__ == "__main__":

@@ -25,11 +25,13 @@ class Run:
 
     quick  the fewest repetitions that still go through every step
     full   as long and as large as DESIGN §10 says
+    nodes  sizes of the cluster where a benchmark has several; empty for its own choice
     say    a line of progress
     """
 
     quick: bool = False
     full: bool = False
+    nodes: tuple[int, ...] = ()
     say: Callable[[str], None] = lambda text: None
 
     def pick(self, quick: T, usual: T, full: T | None = None) -> T:

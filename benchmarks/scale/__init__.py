@@ -21,17 +21,18 @@ NOT_HERE = "not measured here"
 
 async def measure(run: Run) -> list[Figure]:
     figures = []
-    for count in run.pick((20,), (100, 1000), (100, 1000, 5000)):
-        figures += await _at(count, run)
+    sizes = run.nodes or run.pick((20,), (100, 1000), (100, 1000, 5000))
+    for count in sizes:
+        figures += await _at(count, run, is_largest=count == max(sizes))
     return figures
 
 
-async def _at(count: int, run: Run) -> list[Figure]:
+async def _at(count: int, run: Run, *, is_largest: bool) -> list[Figure]:
     rounds = run.pick(1, ROUNDS.get(count, 1))
     mine: list[list[Value]] = []
     theirs: list[list[Value]] = []
     for number in range(1, rounds + 1):
-        this = Round(count, run, last=number == rounds)
+        this = Round(count, run, last=number == rounds, long_rest=run.full and is_largest)
         run.say(f"  {count} nodes, round {number} of {rounds}")
         if original.is_here():
             theirs.append(await original.measure(this))

@@ -91,7 +91,7 @@ async def _to_ready(stage: Stage, agents: StandIns) -> list[Value]:
 
 
 async def _afterwards(stage: Stage, this: Round) -> list[Value]:
-    rest_s = this.run.pick(1.0, REST_S, FULL_REST_S)
+    rest_s = FULL_REST_S if this.long_rest else this.run.pick(1.0, REST_S)
     return [
         await changes.repairs(stage),
         await changes.new_node(stage, lambda: _all_ready(stage, stage.count + 1), agents=True),

@@ -41,11 +41,15 @@ class Value:
 
 @dataclass(frozen=True)
 class Round:
-    """last   the round in which small changes and rest are looked at, too"""
+    """
+    last        small changes and rest are looked at, too
+    long_rest   rest is looked at for as long as DESIGN §10 says
+    """
 
     count: int
     run: Run
     last: bool
+    long_rest: bool = False
 
 
 @dataclass(frozen=True)

@@ -68,3 +68,11 @@ async def test_a_benchmark_that_cannot_measure_does_not_stop_the_others():
 
     assert results.failures == {"first": "RuntimeError: no GPU anywhere"}
     assert [(name, figure.values) for name, figure in results.figures] == [("second", [1])]
+
+
+def test_sizes_that_are_no_numbers_are_refused_before_anything_runs():
+    command = [sys.executable, "-m", "benchmarks", "scale", "--nodes", "100,many"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.returncode == 2
+    assert "--nodes takes numbers with commas between them, not '100,many'" in done.stderr

@@ -141,7 +141,9 @@ class Caches:
 
     @property
     def _watching(self) -> list[WatchCache[Any]]:
-        return [*self.all, *([self.service_monitors] if self.serves_service_monitors else [])]
+        """Not the look whether ServiceMonitors are served: who may not look has none, and the log says so."""
+        needed = [cache for cache in self.all if cache is not self.service_monitor_crd]
+        return [*needed, *([self.service_monitors] if self.serves_service_monitors else [])]
 
     @property
     def serves_service_monitors(self) -> bool:

@@ -61,7 +61,7 @@ class ServedSchemas:
         try:
             async with asyncio.timeout(patience_s):
                 for cache in self._caches:
-                    await cache.wait_synced()
+                    await cache.wait_answered()
         except TimeoutError:
             return
 

@@ -120,6 +120,16 @@ async def test_a_kind_that_is_kept_from_the_operator_is_named_in_the_status(plur
     assert "gpuready rbac" in said["message"]
 
 
+async def test_a_look_that_is_only_for_service_monitors_is_no_trouble_of_the_policy():
+    api = FakeApi(clusterpolicies=[policy()])
+    api.hidden["customresourcedefinitions"] = forbidden("customresourcedefinitions")
+
+    async with blind_controller(api) as made:
+        await passes(made)
+
+    assert error_of_status(api)["reason"] != "ReconcileFailed"
+
+
 @pytest.mark.parametrize("plural", KINDS)
 async def test_what_the_operator_may_not_see_it_takes_for_neither_absent_nor_done(plural: str):
     """Nothing is deleted, uninstalled or written over, with a policy and without one."""

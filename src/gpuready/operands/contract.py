@@ -20,6 +20,8 @@ KubeObject = dict[str, Any]
 # Why an operand is refused: the policy's env would end our daemon, or its objects cannot be built as asked.
 ENV_INVALID, NOT_POSSIBLE = "EnvInvalid", "NotPossible"
 REFUSALS = (ENV_INVALID, NOT_POSSIBLE)
+# Why an original is not ready: its daemons report to nobody, so its pods are counted.
+PODS_NOT_READY = "PodsNotReady"
 
 
 class Flavour(StrEnum):

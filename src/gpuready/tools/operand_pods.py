@@ -64,6 +64,19 @@ def waiting_of(pod: Object) -> Mapping[str, Any]:
     return next((state for state in states if state), {})
 
 
+def line_of(pod: Object) -> str:
+    """What keeps a pod from being ready, in one line; "" for one that is."""
+    if _is_ready(pod):
+        return ""
+    waiting = waiting_of(pod)
+    ended = next((end for row in _statuses(pod) if _failed(end := _end(row, "lastState"))), None)
+    why = str(
+        waiting.get("reason") or _unscheduled(pod) or (pod.get("status") or {}).get("phase") or "no status"
+    )
+    said = str(waiting.get("message") or (_end_text(ended) if ended else ""))
+    return f"pod {_full_name(pod)} on {node_of(pod) or 'no node'}: {why}{': ' if said else ''}{said}"
+
+
 # --- there is a pod ---------------------------------------------------------------------------------------
 
 

@@ -514,6 +514,37 @@ def test_a_refused_device_plugin_is_a_problem_of_the_policy_of_its_nodes_and_of_
     ]
 
 
+def test_an_operand_of_which_nodes_say_nothing_is_explained_by_its_pods() -> None:
+    row = {
+        "name": "operator-validator",
+        "state": "notReady",
+        "reason": "PodsNotReady",
+        "message": "nvidia-operator-validator: 0 of 1 pod ready; next: kubectl get pods",
+    }
+    plugin = {**row, "name": "device-plugin", "message": "said by the node"}
+    waiting = {"reason": "ImagePullBackOff", "message": "no such image"}
+    pod = {
+        "metadata": {
+            "name": "v-1",
+            "namespace": "gpu-operator",
+            "labels": {names.OPERAND_LABEL: "operator-validator"},
+        },
+        "spec": {"nodeName": "g1"},
+        "status": {"phase": "Pending", "initContainerStatuses": [{"state": {"waiting": waiting}}]},
+    }
+    seen = cluster(
+        node("g1", gpus=8),
+        gpu_nodes=[gpu_node("g1")],
+        policies=[policy("notReady", "OperandNotReady", operands=[row, plugin])],
+        pods=[pod],
+    )
+
+    (finding,) = findings(seen)
+    assert (finding.subject, finding.reason) == ("policy/cluster-policy", "PodsNotReady")
+    assert finding.message == "nvidia-operator-validator: 0 of 1 pod ready"
+    assert finding.evidence == ("pod gpu-operator/v-1 on g1: ImagePullBackOff: no such image",)
+
+
 def test_a_device_plugin_that_the_policy_disables_is_no_fault_and_no_gpu_either() -> None:
     disabled = link("device-plugin", "not-checked", "Disabled", "the policy does not want a device plugin")
     seen = cluster(

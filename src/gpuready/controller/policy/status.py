@@ -18,7 +18,7 @@ from gpuready.controller.fleet import held_up_by
 from gpuready.controller.nodes.summary import GPUNodeSummary
 from gpuready.controller.policy.active import ActivePolicy
 from gpuready.controller.policy.plan import OperandPlan, Plan
-from gpuready.operands.contract import REFUSALS, Flavour, Refusal
+from gpuready.operands.contract import PODS_NOT_READY, REFUSALS, Flavour, Refusal
 
 READY, NOT_READY, IGNORED = "ready", "notReady", "ignored"
 NOT_IMPLEMENTED = "notImplemented"  # of an operand
@@ -210,7 +210,7 @@ def _row_by_pods(plan: OperandPlan, row: Row, seen: Observed) -> Row:
     if row["ready"] < row["desired"]:
         step = f"kubectl get pods -l app={wanted[0]}, or gpuready doctor"
         message = f"{wanted[0]}: {row['ready']} of {counted(row['desired'], 'pod')} ready; next: {step}"
-        return {**row, "state": NOT_READY, "reason": "PodsNotReady", "message": message}
+        return {**row, "state": NOT_READY, "reason": PODS_NOT_READY, "message": message}
     if rolling := _rolling(plan, seen):
         return {**row, "state": NOT_READY, "reason": "RollingOut", "message": rolling}
     return {**row, "state": READY, "reason": "Ready", "message": ""}

@@ -8,19 +8,20 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gpuready import names
 from gpuready.chain import summary
 from gpuready.chain.verdict import Link, State, Verdict
 from gpuready.errors import UsageError
-from gpuready.operands.contract import REFUSALS
+from gpuready.operands.contract import PODS_NOT_READY, REFUSALS
+from gpuready.tools import operand_pods
 from gpuready.tools import policies as policies_
 from gpuready.tools.doctor import pending
 from gpuready.tools.doctor.finding import Finding, Severity, finding_of
 from gpuready.tools.node_rows import NodeRow, rows_of
-from gpuready.tools.placement import Object, name_of
+from gpuready.tools.placement import Object, labels_of, name_of
 from gpuready.tools.snapshot import Snapshot, seconds_between
 
 # A policy that nobody has answered for this long: nobody is there to answer.
@@ -133,7 +134,7 @@ def _of_policy(snapshot: Snapshot) -> list[Finding]:
                 next_step="kubectl apply -f a ClusterPolicy",
             )
         ]
-    return [finding for policy in snapshot.policies for finding in _of_one_policy(policy, snapshot.taken_at)]
+    return [finding for policy in snapshot.policies for finding in _of_one_policy(policy, snapshot)]
 
 
 def _not_installed(missing: Sequence[str]) -> Finding:
@@ -148,11 +149,11 @@ def _not_installed(missing: Sequence[str]) -> Finding:
     )
 
 
-def _of_one_policy(policy: Object, now: str) -> list[Finding]:
+def _of_one_policy(policy: Object, snapshot: Snapshot) -> list[Finding]:
     subject, status = f"policy/{name_of(policy)}", policy.get("status") or {}
     if status.get("state") == "ignored":
         return [_from_condition(subject, Severity.WARNING, _condition(status, "Ready"), "PolicyIgnored")]
-    if _is_unanswered(policy, status, now):
+    if _is_unanswered(policy, status, snapshot.taken_at):
         return [
             Finding(
                 subject,
@@ -172,9 +173,24 @@ def _of_one_policy(policy: Object, now: str) -> list[Finding]:
             for each in status.get("operands") or ()
             if each.get("reason") in REFUSALS
         ]
-    if row.get("status") != "True" or row.get("reason") in _SAID_BY_NODES:
+    if row.get("reason") in _SAID_BY_NODES:
+        rows = [each for each in status.get("operands") or () if each.get("reason") == PODS_NOT_READY]
+        silent = [each for each in rows if each.get("name") not in operand_pods.OPERAND_OF.values()]
+        return [_by_pods(subject, each, snapshot.pods) for each in silent]
+    if row.get("status") != "True":
         return []
     return [_from_condition(subject, Severity.PROBLEM, row, "PolicyNotReady")]
+
+
+def _by_pods(subject: str, row: Mapping[str, Any], pods: Sequence[Object]) -> Finding:
+    """An operand of which nodes say nothing: its pods do."""
+    finding = _from_condition(subject, Severity.PROBLEM, row, PODS_NOT_READY)
+    mine = [pod for pod in pods if labels_of(pod).get(names.OPERAND_LABEL) == row.get("name")]
+    lines = [line for pod in mine if (line := operand_pods.line_of(pod))]
+    return replace(finding, evidence=tuple(lines[:_PODS_NAMED]))
+
+
+_PODS_NAMED = 3
 
 
 def _from_condition(subject: str, severity: Severity, row: Mapping[str, Any], reason: str) -> Finding:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -40,9 +41,10 @@ NVML_ENV = {"NVSIM_STATE": GPU_STATE, "NVSIM_DEV": "/dev"}
 class RealCluster:
     """Its only node has four L4."""
 
-    def __init__(self, node: RealNode, client: SimClient) -> None:
+    def __init__(self, node: RealNode, client: SimClient, kubeconfig: Path) -> None:
         self.node = node
         self.client = client
+        self.kubeconfig = kubeconfig
         self._pods = 0
 
     def gpus(self) -> GpuState:
@@ -92,6 +94,16 @@ class RealCluster:
 
     async def delete(self, pod: Object) -> None:
         await self.client.delete(PODS, pod["metadata"]["name"], "default", grace_s=0)
+
+    async def gpuready(self, *words: str) -> tuple[int, str]:
+        """(exit status, output) of one of the product's commands."""
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "gpuready.cli", *words, "--kubeconfig", str(self.kubeconfig)),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        said, _ = await process.communicate()
+        return process.returncode or 0, said.decode()
 
     async def until_allocatable(self, count: int) -> Object:
         return await self.wait(NODES, NODE, lambda node: node["status"]["allocatable"].get(GPU) == str(count))
@@ -170,7 +182,7 @@ async def started(directory: Path) -> AsyncIterator[RealCluster]:
             await asyncio.gather(node.start(), _install(client))
             await node.load(await asyncio.to_thread(own_image, OWN_IMAGE, NVML_ENV))
             operator = asyncio.create_task(Operator(place, place.kubeconfig, OWN_IMAGE).run())
-            yield RealCluster(node, client)
+            yield RealCluster(node, client, place.kubeconfig)
     finally:
         if operator is not None:
             operator.cancel()

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from gpuready_sim.client import DAEMON_SETS, NODES, PODS, Object
+from gpuready_sim.client import CONFIG_MAPS, DAEMON_SETS, NODES, PODS, Object
 
 from .cluster import DRIVER, GPU, GPU_NODES, NODE, NVML_ENV, OWN_IMAGE, POLICIES, RealCluster, devices, links
 
@@ -15,6 +15,21 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300
 
 NAMESPACE = "gpu-operator"
 PLUGIN = "nvidia-device-plugin-daemonset"
+SHARING: Object = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "sharing", "namespace": NAMESPACE},
+    "data": {
+        "halves": """\
+version: v1
+sharing:
+  timeSlicing:
+    resources:
+    - name: nvidia.com/gpu
+      replicas: 2
+"""
+    },
+}
 LIST_GPUS = """
 import pynvml
 pynvml.nvmlInit()
@@ -92,6 +107,26 @@ def is_unschedulable(pod: Object) -> bool:
     return any(c["type"] == "PodScheduled" and c.get("reason") == "Unschedulable" for c in conditions)
 
 
+async def test_the_doctor_finds_nothing_on_a_node_that_is_whole(cluster: RealCluster) -> None:
+    code, said = await cluster.gpuready("doctor")
+    assert (code, said.splitlines()[-1]) == (0, "nothing found"), said
+
+
+async def test_gpus_are_shared_when_the_policy_says_so_and_whole_again_after(cluster: RealCluster) -> None:
+    await cluster.client.apply(CONFIG_MAPS, SHARING)
+    await cluster.apply_policy(devicePlugin={"config": {"name": "sharing", "default": "halves"}})
+    await cluster.until_allocatable(8)
+    pods = [await cluster.run("sleep", "infinity", gpus=1) for _ in range(5)]
+    for pod in pods:
+        await cluster.until_phase(pod, "Running")
+    seen = await cluster.gpu_node(lambda g: sum(row.get("allocated", 0) for row in devices(g).values()) == 5)
+    assert max(row["allocated"] for row in devices(seen).values()) == 2
+    for pod in pods:
+        await cluster.delete(pod)
+    await cluster.apply_policy()
+    await cluster.until_allocatable(4)
+
+
 async def test_after_a_restart_of_the_kubelet_the_plugin_is_back_and_pods_run_on(
     cluster: RealCluster,
 ) -> None:
@@ -122,6 +157,9 @@ async def test_a_gpu_that_falls_off_the_bus_leaves_allocatable(cluster: RealClus
     seen = await cluster.gpu_node(lambda g: devices(g)[lost]["health"] != "Healthy")
     assert devices(seen)[lost]["lastXid"]["code"] == 79
     assert seen["status"]["healthy"] == 3
+    code, said = await cluster.gpuready("doctor")
+    assert code == 1
+    assert "XID 79" in said
     assert sorted((await cluster.printed("sh", "-c", "ls /dev | grep -x 'nvidia[0-9]'", gpus=3)).split()) == [
         "nvidia0",
         "nvidia1",

@@ -21,7 +21,8 @@ from gpuready_sim.kubernetes.node.leftovers import PREFIX
 from gpuready_sim.kubernetes.node.view import CONTAINERD_DIR, KUBELET_DIR, PID_FILE, VIEW_DIR
 
 REPOSITORY = Path(__file__).parents[2]
-DEADLINE_S = 30
+DEADLINE_S = 60
+pytestmark = pytest.mark.timeout(300)
 
 
 class Served:

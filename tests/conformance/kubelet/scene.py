@@ -17,7 +17,7 @@ from gpuready_sim.kubelet.sockets import Directory
 
 from .kubelets import NAME, RunningKubelet
 
-DEADLINE_S = 40
+DEADLINE_S = 60
 NAMESPACE = "default"
 
 

@@ -12,7 +12,7 @@ from gpuready_sim.kubelet.protos.deviceplugin.v1beta1 import api_pb2
 
 from .scene import Scene
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(240)]
 
 REFUSED = "UnexpectedAdmissionError"
 

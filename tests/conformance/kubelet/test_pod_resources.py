@@ -13,7 +13,7 @@ from gpuready_sim.kubelet.protos.podresources.v1 import api_pb2
 
 from .scene import NAMESPACE, Scene
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(240)]
 
 
 def rows(devices: Iterable[api_pb2.ContainerDevices]) -> list[tuple[str, list[int]]]:

@@ -12,7 +12,7 @@ from gpuready_sim.kubelet.sockets import Directory
 
 from .scene import Scene
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(240)]
 
 
 async def test_a_registered_plugin_gives_the_node_its_devices(scene: Scene) -> None:

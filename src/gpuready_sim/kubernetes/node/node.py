@@ -20,7 +20,7 @@ from gpuready_sim.kubernetes.node.api_gateway import SERVICE_ADDRESS, ApiGateway
 from gpuready_sim.kubernetes.node.images import Image
 from gpuready_sim.kubernetes.node.settings import NodeSettings
 
-START_S = 60.0
+START_S = 120.0
 _POLL_S = 0.05
 _NAMESPACE = "k8s.io"  # where containerd keeps what belongs to the kubelet
 

@@ -132,16 +132,21 @@ class Candidate:
 
     def __init__(self, api: LeaseApi, name: str, timing: Timing | None = None, seed: int = 0) -> None:
         self.way = Connection(api, seed)
-        loop_time = asyncio.get_running_loop().time
-        self.fence = Fence(loop_time)
+        self.slept_s = 0.0
+        self.fence = Fence(self.clock)
         client: Any = self.way
-        self.elector = Elector(client, NAMESPACE, NAME, name, timing or Timing(), self.fence, clock=loop_time)
+        self.elector = Elector(
+            client, NAMESPACE, NAME, name, timing or Timing(), self.fence, clock=self.clock
+        )
         self.name = name
         self.wrote: list[float] = []
         self.stood_by: list[str] = []
         self.write_s = 0.001
         self.works = False
         self._task: asyncio.Task[None] | None = None
+
+    def clock(self) -> float:
+        return now() + self.slept_s
 
     def start(self) -> None:
         self._task = asyncio.create_task(
@@ -277,6 +282,21 @@ def test_who_is_cut_off_stops_before_another_begins_and_is_a_candidate_again_aft
             await second.end()
             await asyncio.sleep(3)
             assert first.works
+
+    run(story())
+
+
+def test_who_was_stopped_may_not_write_even_before_he_has_noticed() -> None:
+    async def story() -> None:
+        me = Candidate(LeaseApi(), "a")
+        async with candidates(me):
+            await asyncio.sleep(5)
+            assert me.fence.is_open
+            me.slept_s = 60.0
+            assert not me.fence.is_open
+            assert not me.elector.leads
+            await asyncio.sleep(3)
+            assert me.fence.is_open  # nobody has taken the Lease: a new term
 
     run(story())
 

@@ -4,6 +4,7 @@
     deployment/ ReplicaSets of Deployments, pods of ReplicaSets
     job/        pods of Jobs until they have succeeded, or failed too often
     scheduler/  binds pods, or says why not
+    disruption/ how many pods a disruption budget lets go
     garbage/    owner references, finalizers of deletion
     nodes/      Ready, taints, eviction, pods of deleted nodes
 

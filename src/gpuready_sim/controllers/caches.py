@@ -13,9 +13,12 @@ from gpuready_sim.client import (
     NODES,
     PODS,
     REPLICA_SETS,
+    Resource,
     SimClient,
 )
 from gpuready_sim.informer import Informer
+
+BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 
 
 class Caches:
@@ -27,12 +30,13 @@ class Caches:
         self.replica_sets = Informer(client, REPLICA_SETS)
         self.jobs = Informer(client, JOBS)
         self.revisions = Informer(client, CONTROLLER_REVISIONS)
+        self.budgets = Informer(client, BUDGETS)
         self.leases = Informer(client, LEASES, namespace="kube-node-lease")
 
     @property
     def all(self) -> tuple[Informer, ...]:
         workloads = (self.daemon_sets, self.deployments, self.replica_sets, self.jobs)
-        return (self.nodes, self.pods, *workloads, self.revisions, self.leases)
+        return (self.nodes, self.pods, *workloads, self.revisions, self.budgets, self.leases)
 
     async def wait_synced(self) -> None:
         await asyncio.gather(*(informer.wait_synced() for informer in self.all))

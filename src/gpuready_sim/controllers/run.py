@@ -10,6 +10,7 @@ from gpuready_sim.controllers.caches import Caches
 from gpuready_sim.controllers.daemonset.loop import DaemonSetController
 from gpuready_sim.controllers.deployment.loop import DeploymentController
 from gpuready_sim.controllers.deployment.replica_set import ReplicaSetController
+from gpuready_sim.controllers.disruption.loop import DisruptionController
 from gpuready_sim.controllers.garbage.graph import Graph
 from gpuready_sim.controllers.garbage.loop import GarbageCollector
 from gpuready_sim.controllers.job.loop import JobController
@@ -31,6 +32,7 @@ async def run_controllers(client: SimClient, settings: Settings | None = None) -
         DeploymentController(client, caches),
         ReplicaSetController(client, caches),
         JobController(client, caches),
+        DisruptionController(client, caches),
         Scheduler(client, caches),
         NodeController(client, caches, grace_s=chosen.node_grace_s),
     )

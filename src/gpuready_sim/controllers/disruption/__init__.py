@@ -1,0 +1,1 @@
+"""Disruption budgets: how many pods may go, as evictions ask it."""

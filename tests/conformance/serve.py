@@ -17,7 +17,10 @@ from gpuready_sim.controllers.garbage.loop import GarbageCollector
 from gpuready_sim.kubernetes.control_plane import KubernetesControlPlane
 
 # What belongs to the API's own behaviour; nobody who would change a test's Deployment or pod.
-CONTROLLERS = "garbage-collector-controller,namespace-controller,serviceaccount-controller"
+CONTROLLERS = (
+    "clusterrole-aggregation-controller,garbage-collector-controller,namespace-controller,"
+    "root-ca-certificate-publisher-controller,serviceaccount-controller"
+)
 
 
 async def main(kind: str, directory: Path) -> None:
@@ -40,6 +43,7 @@ async def _serve(control_plane: EmbeddedControlPlane | KubernetesControlPlane) -
             await asyncio.to_thread(sys.stdin.read)
             if task is not None:
                 task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
     finally:
         await control_plane.stop()
 

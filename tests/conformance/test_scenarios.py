@@ -30,7 +30,8 @@ async def test_answers_as_recorded(
     if os.environ.get("CONFORMANCE_RECORD") and api.server == "kubernetes":
         file.write_text(json.dumps(answers, indent=1) + "\n")
     expected = json.loads(file.read_text())
-    assert _difference(expected, answers) == ""
+    if difference := _difference(expected, answers):
+        pytest.fail(difference, pytrace=False)
 
 
 def _difference(expected: list[Any], answers: list[Any]) -> str:

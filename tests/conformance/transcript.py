@@ -20,11 +20,9 @@ from .api import Answer, Api
 _PASSING = [
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"), "<time>"),
     (re.compile(r"kube-api-access-[a-z0-9]{5}"), "kube-api-access-<x>"),
-    (re.compile(r"\b(Bad-)[a-z0-9]{5}\b"), r"\1<x>"),
+    (re.compile(r"\b(Bad-|g-)[a-z0-9]{5}\b"), r"\1<x>"),
     (re.compile(r"^\d+s$"), "<age>"),
     (re.compile(r"(in record \(|current: )\d+"), r"\1<rv>"),
-    # What a pod's update would change, as a diff of Go structs.
-    (re.compile(r"(if it was previously negative\))\n@@.*", re.DOTALL), r"\1"),
     # What a pod's update would change, as a diff of Go structs.
     (re.compile(r"(if it was previously negative\))\n@@.*", re.DOTALL), r"\1"),
     # A whole object, in the order of its Go fields.
@@ -110,8 +108,6 @@ class _Comparable:
             return {k: self._member(k, v, key, is_list and key == "") for k, v in sorted(value.items())}
         if isinstance(value, list):
             items = [self.of(item, key) for item in value]
-            if key == "causes":  # validated in several versions, and told as often
-                items = [item for i, item in enumerate(items) if item not in items[:i]]
             if key == "causes":  # validated in several versions, and told as often
                 items = [item for i, item in enumerate(items) if item not in items[:i]]
             return sorted(items, key=_order(key)) if key in _UNORDERED else items

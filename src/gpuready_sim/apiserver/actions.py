@@ -1,36 +1,40 @@
-"""Subresources that do something, and questions asked by POST: bind, evict, issue and review tokens."""
+"""Subresources that do something: bind, evict, issue a token, finalize a namespace."""
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Callable
 
-from gpuready_sim.apiserver import deletion
+from gpuready_sim.apiserver import deletion, eviction
 from gpuready_sim.apiserver.failures import (
+    Failure,
     Obj,
     bad_request,
     conflict,
     invalid,
     method_not_allowed,
     not_found,
-    too_many_requests,
 )
 from gpuready_sim.apiserver.negotiation import body_of
 from gpuready_sim.apiserver.registry import ResourceType
 from gpuready_sim.apiserver.requests import Reply, Request, Target
 from gpuready_sim.apiserver.resources import Resources, write_options
+from gpuready_sim.apiserver.scale import Scales
 from gpuready_sim.apiserver.schemas import FieldError
 from gpuready_sim.apiserver.selectors import selector_of
 from gpuready_sim.apiserver.store import encode
-from gpuready_sim.apiserver.tokens import ISSUER, Binding, Tokens, user_info
+from gpuready_sim.apiserver.tokens import ISSUER, Binding, Tokens
+from gpuready_sim.apiserver.writes import WriteOptions
 
+_BUDGETS = "poddisruptionbudgets.policy"
+_SERVER = "kube-apiserver"
 _SHORTEST_TOKEN_S = 600
 _LONGEST_TOKEN_S = 1 << 32
 _HOUR_S = 3600
 
 
 class Actions:
-    """Answers everything that is neither an object nor a list of them."""
+    """Answers what is neither an object nor a list of them."""
 
     def __init__(self, resources: Resources, tokens: Tokens, now: Callable[[], datetime.datetime]) -> None:
         self._resources = resources
@@ -42,14 +46,7 @@ class Actions:
             "eviction": self._evict,
             "token": self._issue_token,
             "finalize": self._finalize_namespace,
-        }
-        self._questions: dict[str, Callable[[Request, Obj], Obj]] = {
-            "TokenReview": self._review_token,
-            "SelfSubjectReview": self._who_am_i,
-            "SelfSubjectAccessReview": self._allow,
-            "SubjectAccessReview": self._allow,
-            "LocalSubjectAccessReview": self._allow,
-            "SelfSubjectRulesReview": self._all_rules,
+            "scale": Scales(resources).answer,
         }
 
     def has(self, subresource: str) -> bool:
@@ -60,19 +57,6 @@ class Actions:
         raises  Failure
         """
         return self._subresources[target.subresource](request, target, resource)
-
-    def ask(self, request: Request, resource: ResourceType) -> Reply:
-        """Answer a review: the question comes back with its status."""
-        if request.method != "POST":
-            raise method_not_allowed()
-        question = body_of(request)
-        head = {
-            "kind": resource.kind,
-            "apiVersion": resource.api_version,
-            "metadata": {"creationTimestamp": None},
-        }
-        status = self._questions[resource.kind](request, question.get("spec") or {})
-        return Reply(201, encode(head | {"spec": question.get("spec") or {}, "status": status}))
 
     # --- pods ---
 
@@ -102,30 +86,38 @@ class Actions:
         _require_post(request)
         body = body_of(request)
         pod = self._pod(target)
-        self._refuse_disruption(pod)
         options = deletion.parse_options(body.get("deleteOptions") or {}, request.query)
+        deletion.check_preconditions(pod, resource, options)
+        if not eviction.needs_no_budget(pod):
+            self._ask_budget(pod, WriteOptions(manager=_SERVER, dry_run=options.dry_run))
         self._resources.writes.delete(resource, (target.namespace, target.name), options)
         return _done(201)
 
-    def _refuse_disruption(self, pod: Obj) -> None:
+    def _ask_budget(self, pod: Obj, options: WriteOptions) -> None:
         """
-        raises  Failure 429 when a budget over the pod has no disruption left
+        raises  Failure 429 when the budget over the pod has no disruption left, 500 when there are several
         """
-        if not _is_healthy(pod):
-            return
         namespace = pod["metadata"]["namespace"]
-        pods = [entry.obj for entry in self._store.table("pods").sorted_entries(namespace)]
-        for entry in self._store.table("poddisruptionbudgets.policy").sorted_entries(namespace):
-            spec = entry.obj.get("spec") or {}
-            selector = selector_of(spec.get("selector"))
-            covered = [one for one in pods if selector.matches(one)]
-            healthy = sum(1 for one in covered if _is_healthy(one))
-            if selector.matches(pod) and healthy - 1 < _wanted_healthy(spec, len(covered)):
-                name, wanted = entry.key[1], _wanted_healthy(spec, len(covered))
-                text = f"The disruption budget {name} needs {wanted} healthy pods and has {healthy} currently"
-                cause = {"reason": "DisruptionBudget", "message": text}
-                message = "Cannot evict pod as it would violate the pod's disruption budget."
-                raise too_many_requests(message, causes=[cause])
+        budgets = [
+            entry
+            for entry in self._store.table(_BUDGETS).sorted_entries(namespace)
+            if selector_of((entry.obj.get("spec") or {}).get("selector")).matches(pod)
+        ]
+        if len(budgets) > 1:
+            why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not "
+            raise Failure(500, "", why + "support.")
+        if not budgets or eviction.is_spared(pod, budgets[0].obj):
+            return
+        eviction.check(budgets[0].obj)
+        name, stamp = pod["metadata"]["name"], self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        budget = self._resources.registry.of_table(_BUDGETS)
+        self._resources.writes.update(
+            budget,
+            budgets[0].key,
+            lambda live: eviction.counted(live, name, stamp),
+            options,
+            "status",
+        )
 
     def _pod(self, target: Target) -> Obj:
         entry = self._store.table("pods").get(target.namespace, target.name)
@@ -140,7 +132,7 @@ class Actions:
         body = body_of(request)
         spec = body.get("spec") or {}
         lifetime_s = int(spec.get("expirationSeconds") or _HOUR_S)
-        self._check_lifetime(lifetime_s, target.name)
+        self._check_lifetime(lifetime_s)
         account = self._store.table("serviceaccounts").get(target.namespace, target.name)
         if account is None:
             raise not_found("serviceaccounts", "", target.name)
@@ -157,7 +149,7 @@ class Actions:
         }
         return Reply(201, encode(answer))
 
-    def _check_lifetime(self, lifetime_s: int, name: str) -> None:
+    def _check_lifetime(self, lifetime_s: int) -> None:
         path = "spec.expirationSeconds"
         why = ""
         if lifetime_s < _SHORTEST_TOKEN_S:
@@ -166,7 +158,7 @@ class Actions:
             why = "may not specify a duration larger than 2^32 seconds"
         if why:
             error = FieldError(path, "Invalid", lifetime_s, why)
-            raise invalid("TokenRequest", "authentication.k8s.io", name, [error])
+            raise invalid("TokenRequest", "authentication.k8s.io", "", [error])
 
     def _binding(self, account: Obj, reference: Obj | None, target: Target) -> Binding:
         """What a token is bound to besides its account.
@@ -193,28 +185,6 @@ class Actions:
             return Binding(account, node=entry.obj)
         node = self._store.table("nodes").get("", (entry.obj.get("spec") or {}).get("nodeName", ""))
         return Binding(account, entry.obj, node.obj if node else None)
-
-    def _review_token(self, request: Request, spec: Obj) -> Obj:
-        audiences = spec.get("audiences") or [ISSUER]
-        user = self._tokens.user_of(spec.get("token", ""), audiences)
-        if user is None:
-            return {"authenticated": False, "user": {}, "error": "invalid bearer token"}
-        return {"authenticated": True, "user": user_info(user), "audiences": audiences}
-
-    # --- questions ---
-
-    def _who_am_i(self, request: Request, spec: Obj) -> Obj:
-        return {"userInfo": user_info(request.user)}
-
-    def _allow(self, request: Request, spec: Obj) -> Obj:
-        return {"allowed": True, "reason": "the simulated cluster does not restrict its users"}
-
-    def _all_rules(self, request: Request, spec: Obj) -> Obj:
-        return {
-            "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
-            "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
-            "incomplete": False,
-        }
 
     # --- namespaces ---
 
@@ -254,25 +224,3 @@ def _bound(pod: Obj, node: str, now: str) -> Obj:
         "spec": pod["spec"] | {"nodeName": node},
         "status": status | {"conditions": [*others, scheduled]},
     }
-
-
-def _is_healthy(pod: Obj) -> bool:
-    if pod["metadata"].get("deletionTimestamp"):
-        return False
-    conditions = (pod.get("status") or {}).get("conditions") or []
-    return any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
-
-
-def _wanted_healthy(spec: Obj, covered: int) -> int:
-    """How many of the covered pods a budget wants healthy."""
-    if "minAvailable" in spec:
-        return _share(spec["minAvailable"], covered)
-    return covered - _share(spec.get("maxUnavailable", 0), covered)
-
-
-def _share(value: object, total: int) -> int:
-    """A number, or a percentage of the total, rounded up."""
-    text = str(value)
-    if text.endswith("%"):
-        return -(-int(text[:-1]) * total // 100)
-    return int(text)

@@ -6,12 +6,13 @@ import asyncio
 import datetime
 import logging
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 from gpuready_sim.apiserver import views
+from gpuready_sim.apiserver.access import Access
 from gpuready_sim.apiserver.actions import Actions
 from gpuready_sim.apiserver.audit import Audit
 from gpuready_sim.apiserver.discovery import Discovery
@@ -20,6 +21,7 @@ from gpuready_sim.apiserver.failures import (
     internal_error,
     method_not_allowed,
     no_such_path,
+    not_found,
     not_simulated,
     unauthorized,
 )
@@ -27,9 +29,11 @@ from gpuready_sim.apiserver.forwarding import Forwarding
 from gpuready_sim.apiserver.journal import Journal
 from gpuready_sim.apiserver.lifecycle import Lifecycle
 from gpuready_sim.apiserver.pki import Identity
+from gpuready_sim.apiserver.rbac import Authorizer
 from gpuready_sim.apiserver.registry import Registry, ResourceType
 from gpuready_sim.apiserver.requests import Reply, Request, Stream, Target, User, parse_path
 from gpuready_sim.apiserver.resources import Answer, Resources, Settings
+from gpuready_sim.apiserver.reviews import Reviews
 from gpuready_sim.apiserver.store import Store, encode
 from gpuready_sim.apiserver.tokens import Tokens
 from gpuready_sim.apiserver.watches import Watches
@@ -66,13 +70,16 @@ class ApiServer:
     ) -> None:
         self.store = Store(history)
         self.registry = Registry.with_builtins()
-        self.writes = Writes(self.store, self.registry, now)
+        authorizer = Authorizer(self.store)
+        self._access = Access(authorizer)
+        self.writes = Writes(self.store, self.registry, now, self._access.check_grant)
         self.watches = Watches(self.store)
         self.tokens = Tokens(identity, self.store, lambda: now().timestamp())
         self._resources = Resources(
             self.store, self.registry, self.writes, self.watches, now, settings or Settings()
         )
         self._actions = Actions(self._resources, self.tokens, now)
+        self._reviews = Reviews(self.tokens, authorizer, now)
         self._discovery = Discovery(self.registry)
         self._forwarding = Forwarding(self.store)
         self._lifecycle = Lifecycle(
@@ -146,14 +153,16 @@ class ApiServer:
         """
         request.target = parse_path(request.path)
         request.user = self._user_of(request)
+        self._access.admit(request)
         if request.path.startswith(_HEALTH_PATHS):
             return Reply(200, b"ok", "text/plain; charset=utf-8")
-        if request.user is ANONYMOUS and request.path != "/version":
-            raise unauthorized()
         if request.target is None:
             return self._answer_beside_resources(request)
-        resource = self.registry.find(request.target.group, request.target.version, request.target.plural)
+        target = request.target
+        resource = self.registry.find(target.group, target.version, target.plural)
         if resource is None:
+            if not self.registry.of_group_version(target.group, target.version):
+                return _no_page()
             raise no_such_path()
         return await self._answer_on(request, request.target, resource)
 
@@ -178,7 +187,7 @@ class ApiServer:
             return Reply(
                 200, encode({"paths": ["/api", "/apis", "/healthz", "/livez", "/openapi/v3", "/version"]})
             )
-        return self._discovery.answer(request)
+        return self._discovery.answer(request) or _no_page()
 
     def _compact(self, request: Request) -> Reply:
         """Forget all history (and with ?watches=end cut all watches): everybody has to list anew."""
@@ -189,11 +198,13 @@ class ApiServer:
 
     async def _answer_on(self, request: Request, target: Target, resource: ResourceType) -> Answer:
         if resource.is_question:
-            return self._actions.ask(request, resource)
+            return self._reviews.ask(request, target, resource)
         subresource = target.subresource
         if target.plural == "pods" and subresource in _NOT_SIMULATED:
             raise not_simulated()
         if subresource not in ("", *resource.subresources):
+            if resource.custom is not None:
+                raise not_found(resource.plural, resource.group, target.name)
             raise no_such_path()
         if subresource == "proxy":
             return await self._forwarding.proxy(request, target)
@@ -221,9 +232,23 @@ async def _read(scope: Scope, receive: Receive) -> Request:
         method=scope["method"],
         path=path if "%" in path and parse_path(path) else unquote(path),
         query_text=scope["query_string"].decode("latin-1"),
-        headers={name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]},
+        headers=_joined(scope["headers"]),
         body=body,
     )
+
+
+def _joined(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Headers by their lower-case names; what comes several times is parted by line ends."""
+    found: dict[str, str] = {}
+    for name, value in raw:
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        found[key] = f"{found[key]}\n{text}" if key in found else text
+    return found
+
+
+def _no_page() -> Reply:
+    """Of what is served nowhere, as a plain HTTP server says it."""
+    return Reply(404, b"404 page not found\n", "text/plain; charset=utf-8")
 
 
 async def _send_reply(reply: Reply, request: Request, send: Send) -> None:

@@ -176,12 +176,14 @@ def track_update(
     api_version: str,
     subresource: str = "",
     reset: Sequence[str] = (),
+    owning: bool = True,
     now: str,
 ) -> Object:
     """The object `new` with managedFields after a create, update or patch: what changed is the writer's now.
 
     old    None for a create
     reset  top-level fields that writers of this path never own
+    owning False when the writer owns nothing by this write, and nothing any more
     new    as it will be stored; managedFields that it brings replace the old ones ([{}] forgets them all)
     """
     schema = schema or UNTYPED
@@ -202,6 +204,8 @@ def track_update(
     taken = fieldsets.difference(fieldsets.union(change.added, change.modified), NEVER_OWNED)
     taken = {key: node for key, node in taken.items() if key[2:] not in reset}
     held = fieldsets.difference(mine.fields, change.removed) if mine else {}
+    if not owning:
+        return _put_together(after, result)
     if taken:
         result[me] = Owner(fieldsets.union(held, taken), api_version, now)
     elif mine and held:

@@ -102,7 +102,7 @@ def _ports(ports: list[Object]) -> str:
 
 
 def _service_account(obj: Object, now: datetime) -> list[Any]:
-    return [name_of(obj), len(obj.get("secrets") or []), age_of(obj, now)]
+    return [name_of(obj), age_of(obj, now)]
 
 
 def _endpoints(obj: Object, now: datetime) -> list[Any]:
@@ -205,7 +205,7 @@ TABLES: Final[Mapping[tuple[str, str], KindTable]] = {
     ("", "ConfigMap"): table("Name|Data|Age", _config_map),
     ("", "Secret"): table("Name|Type|Data|Age", _secret),
     ("", "Service"): table("Name|Type|Cluster-IP|External-IP|Port(s)|Age", _service, "Selector"),
-    ("", "ServiceAccount"): table("Name|Secrets|Age", _service_account, integers="Secrets"),
+    ("", "ServiceAccount"): table("Name|Age", _service_account),
     ("", "Endpoints"): table("Name|Endpoints|Age", _endpoints),
     ("", "PersistentVolume"): table(
         "Name|Capacity|Access Modes|Reclaim Policy|Status|Claim|StorageClass|VolumeAttributesClass|"

@@ -66,6 +66,9 @@ def _errors(crd: dict[str, Any]) -> Iterator[FieldError]:
         yield _missing_or_unsupported(spec.get("scope"), "spec.scope", ("Cluster", "Namespaced"))
     yield from _names(names)
     yield from _versions(spec.get("versions") or [])
+    if not any(one.get("storage") for one in spec.get("versions") or []):
+        # Its status is filled in from the storage version, and finds none.
+        yield FieldError("status.storedVersions", "Invalid", None, "must have at least one stored version")
     yield from _conversion(spec.get("conversion") or {})
     if spec.get("preserveUnknownFields"):
         detail = (

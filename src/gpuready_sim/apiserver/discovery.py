@@ -10,7 +10,7 @@ import platform
 from collections.abc import Callable
 
 from gpuready_sim.apiserver import openapi, schemas
-from gpuready_sim.apiserver.failures import Obj, no_such_path, not_acceptable
+from gpuready_sim.apiserver.failures import Obj, not_acceptable
 from gpuready_sim.apiserver.negotiation import YAML, media_ranges
 from gpuready_sim.apiserver.registry import ACTION_KINDS, Registry, ResourceType
 from gpuready_sim.apiserver.requests import JSON, Reply, Request
@@ -48,10 +48,8 @@ class Discovery:
         self._registry = registry
         self._cache: dict[str, tuple[int, bytes]] = {}
 
-    def answer(self, request: Request) -> Reply:
-        """
-        raises  Failure 404 for a path that is none of ours
-        """
+    def answer(self, request: Request) -> Reply | None:
+        """None for a path that is none of ours."""
         parts = request.path.strip("/").split("/")
         match parts:
             case ["version"]:
@@ -73,7 +71,7 @@ class Discovery:
             case ["openapi", "v3", "apis", group, version]:
                 return self._openapi(group, version, request)
             case _:
-                raise no_such_path()
+                return None
 
     def _kept(self, key: str, make: Callable[[], Obj]) -> Reply:
         """The answer for a key, made anew after the resources changed."""
@@ -126,16 +124,16 @@ class Discovery:
         items = [_group_entry(group, groups[group]) for group in sorted(groups) if group]
         return {"kind": "APIGroupList", "apiVersion": "v1", "groups": items}
 
-    def _group(self, group: str) -> Reply:
+    def _group(self, group: str) -> Reply | None:
         versions = self._registry.groups().get(group)
         if not versions:
-            raise no_such_path()
+            return None
         return Reply(200, encode({"kind": "APIGroup", "apiVersion": "v1"} | _group_entry(group, versions)))
 
-    def _resources(self, group: str, version: str, path: str) -> Reply:
+    def _resources(self, group: str, version: str, path: str) -> Reply | None:
         resources = self._registry.of_group_version(group, version)
         if not resources:
-            raise no_such_path()
+            return None
         return self._kept(path.rstrip("/"), lambda: _resource_list(group, version, resources))
 
     # --- OpenAPI ---
@@ -157,10 +155,10 @@ class Discovery:
                 text += resource.crd["metadata"]["uid"] + str(resource.crd["metadata"].get("generation"))
         return hashlib.sha256(text.encode()).hexdigest().upper()
 
-    def _openapi(self, group: str, version: str, request: Request) -> Reply:
+    def _openapi(self, group: str, version: str, request: Request) -> Reply | None:
         resources = self._registry.of_group_version(group, version)
         if not resources:
-            raise no_such_path()
+            return None
         _require_json(request)
         reply = self._kept(f"openapi {group}/{version}", lambda: _document(group, version, resources))
         reply.headers = [("ETag", f'"{self._digest(group, version)}"'), ("Vary", "Accept")]
@@ -169,7 +167,12 @@ class Discovery:
         return reply
 
     def _openapi_v2(self, request: Request) -> Reply:
-        """A valid document without paths: clients of today read version 3."""
+        """A valid document without paths: clients of today read version 3, and come here when that fails."""
+        for media, _ in media_ranges(request.headers.get("accept", "") or JSON):
+            if media == openapi.V2_PROTOBUF:
+                return Reply(200, openapi.empty_v2_as_protobuf(VERSION), openapi.V2_ANSWERED)
+            if media in (JSON, "*/*", "application/*"):
+                break
         _require_json(request)
         info = {"title": "Kubernetes", "version": VERSION}
         return Reply(200, encode({"swagger": "2.0", "info": info, "paths": {}, "definitions": {}}))
@@ -273,7 +276,7 @@ def _subresource_kind(resource: ResourceType, name: str) -> tuple[str, str, str]
 
 def _subresource_verbs(name: str) -> list[str]:
     match name:
-        case "status":
+        case "status" | "scale":
             return ["get", "patch", "update"]
         case "log":
             return ["get"]

@@ -126,12 +126,15 @@ def apply_conflict(message: str, causes: Sequence[Mapping[str, str]]) -> Failure
 
 def forbidden(plural: str, group: str, name: str, why: str, causes: Sequence[Obj] = ()) -> Failure:
     more = {"causes": list(causes)} if causes else {}
+    what = f'{qualified(plural, group)} "{name}"' if name else qualified(plural, group)
     return Failure(
-        403,
-        "Forbidden",
-        f'{qualified(plural, group)} "{name}" is forbidden: {why}',
-        details=_details(plural, group, name, **more),
+        403, "Forbidden", f"{what} is forbidden: {why}", details=_details(plural, group, name, **more)
     )
+
+
+def forbidden_path(why: str) -> Failure:
+    """Of a path that is no resource."""
+    return Failure(403, "Forbidden", f"forbidden: {why}", details={})
 
 
 def bad_request(message: str) -> Failure:
@@ -176,6 +179,12 @@ def unsupported_media_type(accepted: Sequence[str]) -> Failure:
 def not_acceptable(offered: Sequence[str]) -> Failure:
     kinds = ", ".join(offered)
     return Failure(406, "NotAcceptable", f"only the following media types are accepted: {kinds}")
+
+
+def nothing_acceptable(offered: Sequence[str]) -> Failure:
+    """Of a request that accepts none of the media types that are served at all."""
+    message = f"406: Not Acceptable\n\nAvailable representations: {', '.join(offered)}"
+    return Failure(406, "NotAcceptable", message, details={})
 
 
 def expired(message: str, continue_token: str = "") -> Failure:

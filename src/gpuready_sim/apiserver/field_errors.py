@@ -6,7 +6,7 @@ Source: kubernetes, staging/src/k8s.io/apimachinery/pkg/util/validation/field/er
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -42,6 +42,13 @@ class TypeName:
     """A value that is named by its type only: `Invalid value: "object"`."""
 
     name: str
+
+
+@dataclass(frozen=True)
+class InOrder:
+    """A map that is shown in the order of the fields of a Go struct, not in that of its keys."""
+
+    fields: Mapping[str, Any]
 
 
 OMITTED: Final = TypeName("")
@@ -105,6 +112,8 @@ def shown(value: Any) -> str:
     """A value as the server prints it, which is as JSON."""
     if isinstance(value, TypeName):
         value = value.name
+    if isinstance(value, InOrder):
+        return json.dumps(value.fields, separators=(",", ":"), ensure_ascii=False)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from gpuready_sim.apiserver.field_errors import FieldError, not_supported
+from gpuready_sim.apiserver.field_errors import FieldError, InOrder, not_supported
 from gpuready_sim.apiserver.names import (
     config_key_errors,
     label_errors,
@@ -26,6 +26,27 @@ POD_UPDATES: Final = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+)
+OF_ENVIRONMENT: Final = (
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.uid",
+    "spec.nodeName",
+    "spec.serviceAccountName",
+    "status.hostIP",
+    "status.hostIPs",
+    "status.podIP",
+    "status.podIPs",
+)
+CONVERTIBLE: Final = (
+    *OF_ENVIRONMENT,
+    "metadata.annotations",
+    "metadata.labels",
+    "spec.hostNetwork",
+    "spec.restartPolicy",
+    "spec.schedulerName",
+    "status.nominatedNodeName",
+    "status.phase",
 )
 WORKLOADS: Final = ("DaemonSet", "Deployment", "ReplicaSet", "StatefulSet")
 
@@ -123,9 +144,27 @@ def _env(variables: list[Object], path: str) -> Iterator[FieldError]:
     for i, variable in enumerate(variables):
         if not variable.get("name"):
             yield FieldError(f"{path}[{i}].name", "Required")
-        if variable.get("value") and variable.get("valueFrom"):
+        source = variable.get("valueFrom") or {}
+        if "fieldRef" in source:
+            at = f"{path}[{i}].valueFrom.fieldRef.fieldPath"
+            yield from _field_path(source["fieldRef"] or {}, at, OF_ENVIRONMENT)
+        if variable.get("value") and source:
             detail = "may not be specified when `value` is not empty"
             yield FieldError(f"{path}[{i}].valueFrom", "Invalid", "", detail)
+
+
+def _field_path(reference: Object, at: str, allowed: tuple[str, ...]) -> Iterator[FieldError]:
+    path = str(reference.get("fieldPath") or "")
+    bare = path.partition("[")[0]
+    if not path:
+        yield FieldError(at, "Required")
+    elif bare in ("metadata.labels", "metadata.annotations") and path.endswith("']"):
+        return
+    elif path not in CONVERTIBLE:
+        why = f"error converting fieldPath: field label not supported: {path}"
+        yield FieldError(at, "Invalid", path, why)
+    elif path not in allowed:
+        yield not_supported(at, path, sorted(allowed))
 
 
 def _resources(resources: Object, path: str) -> Iterator[FieldError]:
@@ -210,19 +249,19 @@ def _workload(obj: Object) -> list[FieldError]:
         errors.append(FieldError("spec.replicas", "Invalid", spec["replicas"], NOT_NEGATIVE))
     if obj["kind"] == "Deployment":
         strategy = spec.get("strategy") or {}
-        if strategy.get("type", "RollingUpdate") not in ("Recreate", "RollingUpdate"):
-            errors.append(not_supported("spec.strategy.type", strategy["type"], STRATEGIES))
+        if strategy.get("type", "RollingUpdate") not in STRATEGIES:
+            shown = {"Type": strategy["type"], "RollingUpdate": strategy.get("rollingUpdate")}
+            errors.append(not_supported("spec.strategy", InOrder(shown), STRATEGIES))
     selector = spec.get("selector")
-    if selector is None:
+    if selector is None and obj["kind"] != "DaemonSet":
         errors.append(FieldError("spec.selector", "Required"))
-    elif not selector:
+    elif selector == {}:
         detail = f"empty selector is invalid for {obj['kind'].lower()}"
         errors.append(FieldError("spec.selector", "Invalid", selector, detail))
-    else:
-        labels = (template.get("metadata") or {}).get("labels") or {}
-        if not _selects(selector, labels):
-            detail = "`selector` does not match template `labels`"
-            errors.append(FieldError("spec.template.metadata.labels", "Invalid", labels, detail))
+    labels = (template.get("metadata") or {}).get("labels")
+    if selector is None or (selector and not _selects(selector, labels or {})):
+        detail = "`selector` does not match template `labels`"
+        errors.append(FieldError("spec.template.metadata.labels", "Invalid", labels, detail))
     errors += label_map_errors(
         (template.get("metadata") or {}).get("labels"), "spec.template.metadata.labels"
     )

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 from gpuready_sim.apiserver.failures import Failure, Obj, forbidden
 from gpuready_sim.apiserver.metadata import random_suffix
+from gpuready_sim.apiserver.names import TEMPLATE_GENERATION
 from gpuready_sim.apiserver.registry import ResourceType
 from gpuready_sim.apiserver.store import Store
 
 _TOKEN_MOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 _TOKEN_LIFETIME_S = 3607
 _NOT_READY = "node.kubernetes.io/not-ready"
-_TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 _SERVICE_NETWORK = ipaddress.ip_network("10.96.0.0/16")
 API_SERVICE_ADDRESS = "10.96.0.1"
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
@@ -65,9 +65,9 @@ def as_decoded(obj: Obj, resource: ResourceType) -> Obj:
     if resource.qualified != "daemonsets.apps":
         return obj
     annotations = obj["metadata"].get("annotations") or {}
-    if _TEMPLATE_GENERATION in annotations:
+    if TEMPLATE_GENERATION in annotations:
         return obj
-    return obj | {"metadata": obj["metadata"] | {"annotations": {**annotations, _TEMPLATE_GENERATION: "0"}}}
+    return obj | {"metadata": obj["metadata"] | {"annotations": {**annotations, TEMPLATE_GENERATION: "0"}}}
 
 
 def _with_all_addresses(pod: Obj) -> Obj:
@@ -201,7 +201,7 @@ def _new_daemon_set(daemon_set: Obj, _: Surroundings) -> None:
 
 def _changed_daemon_set(new: Obj, old: Obj, _: Surroundings) -> None:
     annotations = old["metadata"].get("annotations") or {}
-    count = int(annotations.get(_TEMPLATE_GENERATION, "1"))
+    count = int(annotations.get(TEMPLATE_GENERATION, "1"))
     if (new.get("spec") or {}).get("template") != (old.get("spec") or {}).get("template"):
         count += 1
     _set_template_generation(new, count)
@@ -209,7 +209,7 @@ def _changed_daemon_set(new: Obj, old: Obj, _: Surroundings) -> None:
 
 def _set_template_generation(daemon_set: Obj, count: int) -> None:
     meta = daemon_set["metadata"]
-    meta["annotations"] = {**(meta.get("annotations") or {}), _TEMPLATE_GENERATION: str(count)}
+    meta["annotations"] = {**(meta.get("annotations") or {}), TEMPLATE_GENERATION: str(count)}
 
 
 def _new_service(service: Obj, around: Surroundings) -> None:

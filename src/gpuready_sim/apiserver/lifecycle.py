@@ -6,9 +6,11 @@ import asyncio
 import datetime
 from collections.abc import Callable
 
-from gpuready_sim.apiserver import deletion, kinds
+from gpuready_sim.apiserver import bootstrap_rules, deletion, kinds
+from gpuready_sim.apiserver.aggregation import aggregate
 from gpuready_sim.apiserver.deletion import DeleteOptions
 from gpuready_sim.apiserver.failures import Failure, Obj
+from gpuready_sim.apiserver.rbac import CLUSTER_ROLES, GROUP
 from gpuready_sim.apiserver.registry import CRD_TABLE, Registry
 from gpuready_sim.apiserver.store import Change, Key, Store
 from gpuready_sim.apiserver.watches import Watches
@@ -43,6 +45,7 @@ class Lifecycle:
         self._now = now
         self._to_drain: set[str] = set()
         self._to_clean: set[str] = set()
+        self._to_aggregate = False
         self._scheduled = False
 
     def start(self) -> None:
@@ -65,6 +68,8 @@ class Lifecycle:
             self._follow_namespace(change)
         elif table == CRD_TABLE:
             self._follow_definition(change)
+        elif table == CLUSTER_ROLES:
+            self._to_aggregate = True
         if change.type == "DELETED":
             namespace = change.entry.key[0]
             if namespace and self._is_terminating(namespace):
@@ -99,7 +104,7 @@ class Lifecycle:
     # --- deletions ---
 
     def _schedule(self) -> None:
-        if self._scheduled or not (self._to_drain or self._to_clean):
+        if self._scheduled or not (self._to_drain or self._to_clean or self._to_aggregate):
             return
         self._scheduled = True
         asyncio.get_running_loop().call_soon(self._work)
@@ -108,6 +113,9 @@ class Lifecycle:
         self._scheduled = False
         namespaces, self._to_drain = self._to_drain, set()
         definitions, self._to_clean = self._to_clean, set()
+        if self._to_aggregate:
+            self._to_aggregate = False
+            aggregate(self._store, self._writes)
         for name in namespaces:
             self._drain(name)
         for name in definitions:
@@ -167,6 +175,13 @@ class Lifecycle:
                 },
             )
         self._ensure("", "services", "default", _api_service())
+        for role in bootstrap_rules.roles():
+            self._ensure(GROUP, "clusterroles", "", role)
+        for binding in bootstrap_rules.bindings():
+            self._ensure(GROUP, "clusterrolebindings", "", binding)
+        while aggregate(self._store, self._writes):
+            pass
+        self._to_aggregate = False
 
     def _furnish(self, namespace: str) -> None:
         """What a controller gives to every new namespace."""

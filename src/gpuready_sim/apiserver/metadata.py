@@ -5,9 +5,11 @@ from __future__ import annotations
 import secrets
 import uuid
 
-from gpuready_sim.apiserver.failures import Failure, Obj, bad_request, conflict
+from gpuready_sim.apiserver import schemas
+from gpuready_sim.apiserver.failures import Failure, Obj, bad_request, conflict, invalid
 from gpuready_sim.apiserver.registry import ResourceType
 from gpuready_sim.apiserver.schemas import FieldError
+from gpuready_sim.apiserver.store import encode
 
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _SERVER_OWNED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
@@ -40,18 +42,18 @@ def has_generation(resource: ResourceType) -> bool:
     return resource.custom is not None or resource.qualified in _COUNTED
 
 
-def checked_head(obj: Obj, resource: ResourceType, namespace: str, name: str = "") -> Obj:
+def checked_head(
+    obj: Obj, resource: ResourceType, namespace: str, name: str = "", *, patching: bool = False
+) -> Obj:
     """The object with apiVersion, kind, name and namespace as the path says; a fresh metadata map.
 
-    raises  Failure 400 when the object says otherwise
+    patching  the object is what a patch has made, not what somebody sent
+    raises    Failure 400 or 422 when the object says otherwise
     """
-    for key, wanted in (("apiVersion", resource.api_version), ("kind", resource.kind)):
-        given = obj.get(key) or wanted
-        if given != wanted:
-            raise bad_request(
-                f"the API version in the data ({obj.get('apiVersion')}, Kind={obj.get('kind')}) does not "
-                f"match the expected API version ({resource.api_version}, Kind={resource.kind})"
-            )
+    if _is_another_kind(obj, resource):
+        if resource.custom is not None:
+            raise _custom_kind(obj, resource, patching=patching)
+        raise _builtin_kind(obj, resource, patching=patching)
     raw_meta = obj.get("metadata") or {}
     if not isinstance(raw_meta, dict):
         raise bad_request(f"{resource.kind}.metadata: expected an object")
@@ -65,6 +67,59 @@ def checked_head(obj: Obj, resource: ResourceType, namespace: str, name: str = "
         meta["name"] = name
     head = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": meta}
     return head | {key: value for key, value in obj.items() if key not in head}
+
+
+def _is_another_kind(obj: Obj, resource: ResourceType) -> bool:
+    given = obj.get("apiVersion") or resource.api_version, obj.get("kind") or resource.kind
+    return given != (resource.api_version, resource.kind)
+
+
+def refuse_applied_kind(applied: Obj, resource: ResourceType) -> None:
+    """
+    raises  Failure 400
+    """
+    if _is_another_kind(applied, resource):
+        version = str(applied.get("apiVersion"))
+        place = version if "/" in version else f"/{version}"
+        raise bad_request(f"invalid object type: {place}, Kind={applied.get('kind')}")
+
+
+def refuse_custom_version(obj: Obj, resource: ResourceType) -> None:
+    """
+    raises  Failure 400
+    """
+    given = obj.get("apiVersion") or resource.api_version
+    if resource.custom is not None and given != resource.api_version:
+        raise bad_request(
+            f"the API version in the data ({given}) does not match the expected API version "
+            f"({resource.api_version})"
+        )
+
+
+def _custom_kind(obj: Obj, resource: ResourceType, *, patching: bool) -> Failure:
+    """Of a custom resource the words are those of validation, once it has been decoded."""
+    if not patching:
+        refuse_custom_version(obj, resource)
+    errors = [
+        FieldError(key, "Invalid", obj[key], f"must be {wanted}")
+        for key, wanted in (("kind", resource.kind), ("apiVersion", resource.api_version))
+        if obj.get(key) and obj[key] != wanted
+    ]
+    group, _, _ = str(obj.get("apiVersion", "")).rpartition("/")
+    return invalid(obj["kind"], group, (obj.get("metadata") or {}).get("name", ""), errors)
+
+
+def _builtin_kind(obj: Obj, resource: ResourceType, *, patching: bool) -> Failure:
+    given, kind = str(obj.get("apiVersion") or resource.api_version), str(obj.get("kind") or resource.kind)
+    group, _, version = given.rpartition("/")
+    if schemas.schema_of(group, version, kind) is None:
+        why = f'no kind "{kind}" is registered for version "{given}" in scheme "pkg/runtime/scheme.go:111"'
+    else:
+        wanted = f"{resource.group.partition('.')[0] or 'core'}.{resource.kind}"
+        why = f"converting ({version}.{kind}) to ({wanted}): unknown conversion"
+    if patching:
+        return invalid("", "", "", [FieldError("patch", "Invalid", encode(obj).decode(), why)])
+    return bad_request(f'{kind} in version "{version}" cannot be handled as a {resource.kind}: {why}')
 
 
 def _check_place(meta: Obj, namespace: str, name: str) -> None:

@@ -25,6 +25,7 @@ _qualified = re.compile(QUALIFIED)
 _value = re.compile(LABEL_VALUE)
 _config_key = re.compile(CONFIG_KEY)
 
+TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
 MOST_ANNOTATION_BYTES: Final = 256 * 1024
 
 
@@ -128,7 +129,7 @@ def label_value_errors(text: str) -> list[str]:
 
 
 def _too_long(most: int) -> str:
-    return f"must be no more than {most} bytes"
+    return f"must be no more than {most} characters"
 
 
 RULES: Final[Mapping[str, Callable[[str], list[str]]]] = {

@@ -9,8 +9,14 @@ from typing import Any
 import msgspec
 import yaml
 
-from gpuready_sim.apiserver import protobuf
-from gpuready_sim.apiserver.failures import Obj, bad_request, not_acceptable, unsupported_media_type
+from gpuready_sim.apiserver import go_json, protobuf
+from gpuready_sim.apiserver.failures import (
+    Obj,
+    bad_request,
+    not_acceptable,
+    nothing_acceptable,
+    unsupported_media_type,
+)
 from gpuready_sim.apiserver.requests import JSON, Request
 from gpuready_sim.apiserver.store import decode
 
@@ -49,6 +55,8 @@ def form_of(request: Request) -> Form:
         form = _form(media, parameters)
         if form is not None:
             return form
+    if not any(media in (*_READ, "*/*", "application/*") for media, _ in media_ranges(accept)):
+        raise nothing_acceptable(_OFFERED)
     raise not_acceptable(_OFFERED)
 
 
@@ -90,14 +98,15 @@ def to_yaml(raw: bytes) -> bytes:
     return text.encode()
 
 
-def body_of(request: Request) -> Obj:
+def body_of(request: Request, kind: str = "") -> Obj:
     """The object in a request's body.
 
+    kind    what it must be, where that is said of a body that cannot be read
     raises  Failure 415 for a media type that we do not read, 400 for what cannot be parsed
     """
     media = request.headers.get("content-type", JSON).split(";")[0].strip().lower()
     if media in (JSON, "", "*/*"):
-        parsed = parse_json(request.body)
+        parsed = _parse_object(request.body, kind)
     elif media == protobuf.MEDIA_TYPE:
         parsed = _parse_protobuf(request.body)
     elif media in (YAML, "application/x-yaml", "text/yaml"):
@@ -109,11 +118,41 @@ def body_of(request: Request) -> Obj:
     return parsed
 
 
-def parse_json(body: bytes) -> Any:
+def _parse_object(body: bytes, kind: str) -> Any:
+    if why := _unreadable(body):
+        why = f"couldn't get version/kind; json parse error: {why}"
+        if not kind:
+            raise bad_request(why)
+        raise bad_request(
+            f"the object provided is unrecognized (must be of type {kind}): {why} ({_summary(body)})"
+        )
+    return decode(body)
+
+
+def _summary(body: bytes) -> str:
+    if not body:
+        return "<empty>"
+    shown, rest = body[:30], " ..." if len(body) > 30 else ""
+    return (shown.decode("utf-8", "replace") if body.startswith(b"{") else shown.hex()) + rest
+
+
+def _unreadable(body: bytes) -> str:
+    """What Go would say of a body that is no JSON; empty when it is."""
     try:
-        return decode(body)
+        decode(body)
     except msgspec.DecodeError as exc:
-        raise bad_request(f"the object provided is unrecognized: {exc}") from exc
+        return go_json.complaint(body) or str(exc)
+    return ""
+
+
+def parse_json(body: bytes, before: str = "") -> Any:
+    """
+    before  what is said before the words of the parser
+    raises  Failure 400
+    """
+    if why := _unreadable(body):
+        raise bad_request(before + why)
+    return decode(body)
 
 
 def _parse_protobuf(body: bytes) -> Obj:
@@ -123,13 +162,25 @@ def _parse_protobuf(body: bytes) -> Obj:
         raise bad_request(f"the object provided is unrecognized: {exc}") from exc
 
 
-def parse_yaml(body: bytes) -> Any:
-    """One YAML document as sigs.k8s.io/yaml reads it: no dates, no base 60, keys are text."""
+def parse_yaml(body: bytes, before: str = "") -> Any:
+    """One YAML document as sigs.k8s.io/yaml reads it: no dates, no base 60, keys are text.
+
+    before  what is said before the words of the parser
+    raises  Failure 400
+    """
     try:
         return _with_text_keys(yaml.load(body, Loader=_Loader))
     except yaml.YAMLError as exc:
-        text = " ".join(str(exc).split())
-        raise bad_request(f"error converting YAML to JSON: {text}") from exc
+        raise bad_request(f"{before}error converting YAML to JSON: {_of_yaml(exc)}") from exc
+
+
+def _of_yaml(exc: yaml.YAMLError) -> str:
+    """As Go's YAML library says it. Source: go-yaml v2, decode.go, (*parser).fail."""
+    if not isinstance(exc, yaml.MarkedYAMLError):
+        return "yaml: " + " ".join(str(exc).split())
+    lines = [mark.line for mark in (exc.context_mark, exc.problem_mark) if mark is not None and mark.line]
+    line = lines[0] + isinstance(exc, yaml.scanner.ScannerError) if lines else 0
+    return f"yaml: {f'line {line}: ' if line else ''}{exc.problem}"
 
 
 def _with_text_keys(value: Any) -> Any:
@@ -146,6 +197,11 @@ class _Loader(yaml.CSafeLoader):
     """Plain values as Kubernetes reads them."""
 
 
+def _yes_or_no(loader: yaml.CSafeLoader, node: yaml.ScalarNode) -> bool:
+    return str(node.value).lower() in ("y", "yes", "true", "on")
+
+
+_Loader.add_constructor("tag:yaml.org,2002:bool", _yes_or_no)
 _Loader.yaml_implicit_resolvers = {
     first: [
         (tag, pattern) for tag, pattern in resolvers if not tag.endswith((":timestamp", ":int", ":float"))
@@ -162,3 +218,4 @@ _Loader.add_implicit_resolver(
     re.compile(r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$"),
     list("-+0123456789."),
 )
+_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^[yYnN]$"), list("yYnN"))

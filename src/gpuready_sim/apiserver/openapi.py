@@ -54,7 +54,7 @@ def document_of_crd(
     served = next(one for one in spec["versions"] if one["name"] == version)
     gvk = {"group": group, "version": version, "kind": kind}
     name = ".".join([*reversed(group.split(".")), version, kind])
-    schema = _custom(served, gvk)
+    schema = _custom(served, gvk, descriptions.get("io.k8s.api.core.v1.ConfigMap", {}))
     items = {"type": "array", "items": {"$ref": REF + name}, "description": f"List of {plural}."}
     components = _components(
         [META + "ObjectMeta", META + "ListMeta", META + "DeleteOptions", META + "Status"],
@@ -78,6 +78,27 @@ def document_of_crd(
     return _document(_paths(gvk, plural, spec["scope"] == "Namespaced", status, True, name), components)
 
 
+V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+
+
+V2_ANSWERED = V2_PROTOBUF.replace("@", ".")  # as which it is answered: with @ it is no media type
+
+
+def empty_v2_as_protobuf(version: str) -> bytes:
+    """A document of version 2 that describes nothing, in the form that kubectl and helm ask for.
+
+    Source: gnostic, openapiv2/OpenAPIv2.proto: Document.swagger 1, .info 2, .paths 8; Info.title 1,
+    .version 2.
+    """
+    info = _message(1, b"Kubernetes") + _message(2, version.encode())
+    return _message(1, b"2.0") + _message(2, info) + _message(8, b"")
+
+
+def _message(number: int, content: bytes) -> bytes:
+    """A length-delimited field of less than 128 bytes."""
+    return bytes([number << 3 | 2, len(content)]) + content
+
+
 def merged(documents: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """Documents of several custom kinds of one group and version as one."""
     paths: dict[str, Any] = {}
@@ -97,19 +118,16 @@ def _document(paths: dict[str, Any], components: dict[str, Any]) -> dict[str, An
     }
 
 
-def _custom(served: Mapping[str, Any], gvk: dict[str, str]) -> Node:
+def _custom(served: Mapping[str, Any], gvk: dict[str, str], texts: Mapping[str, str]) -> Node:
+    """
+    texts  what is said of the fields that every kind has
+    """
     schema: Node = dict((served.get("schema") or {}).get("openAPIV3Schema") or {"type": "object"})
     properties = dict(schema.get("properties") or {})
-    properties["apiVersion"] = {
-        "type": "string",
-        "description": "APIVersion defines the versioned schema of this representation of an object.",
-    }
-    properties["kind"] = {
-        "type": "string",
-        "description": "Kind is a string value representing the REST resource this object represents.",
-    }
+    for name in ("apiVersion", "kind"):
+        properties[name] = {"type": "string", "description": texts.get(f".{name}", "")}
     properties["metadata"] = {
-        "description": "Standard object's metadata.",
+        "description": texts.get(".metadata", ""),
         "allOf": [{"$ref": f"{REF}{META}ObjectMeta"}],
     }
     return schema | {"properties": properties, GVK: [gvk]}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from gpuready_sim.apiserver import go_json
 from gpuready_sim.apiserver.failures import Failure, Obj, bad_request, invalid, unsupported_media_type
 from gpuready_sim.apiserver.json_patch import PatchError, json_patch, merge_patch
 from gpuready_sim.apiserver.negotiation import parse_json, parse_yaml
@@ -12,6 +13,7 @@ from gpuready_sim.apiserver.registry import ResourceType
 from gpuready_sim.apiserver.requests import Request
 from gpuready_sim.apiserver.schemas import FieldError
 from gpuready_sim.apiserver.strategic_merge import strategic_merge
+from gpuready_sim.apiserver.validation import unrestorable
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -29,6 +31,8 @@ def media_of(request: Request, resource: ResourceType) -> str:
     if resource.custom is None:
         accepted.insert(2, STRATEGIC_PATCH)
     if media not in accepted:
+        if resource.custom is None:
+            raise Failure(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
         raise unsupported_media_type(accepted)
     return media
 
@@ -41,14 +45,7 @@ def edit_of(request: Request, resource: ResourceType, media: str) -> Callable[[O
     if "force" in request.query:
         error = FieldError("force", "Forbidden", None, "may not be specified for non-apply patch")
         raise invalid("PatchOptions", "meta.k8s.io", "", [error])
-    patch = parse_json(request.body)
-    if media == JSON_PATCH and isinstance(patch, dict):
-        why = "json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"
-        raise bad_request(f"error decoding patch: {why}")
-    if media != JSON_PATCH and not isinstance(patch, dict):
-        kind = {list: "array", str: "string", bool: "bool", type(None): "null"}.get(type(patch), "number")
-        why = f"json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
-        raise bad_request(f"error decoding patch: {why}")
+    patch = _readable(request.body, media)
 
     def edit(live: Obj) -> Obj:
         try:
@@ -62,12 +59,40 @@ def edit_of(request: Request, resource: ResourceType, media: str) -> Callable[[O
     return edit
 
 
+def _readable(body: bytes, media: str) -> Any:
+    """The patch, of the right shape.
+
+    raises  Failure 400
+    """
+    before = "" if media == STRATEGIC_PATCH else "error decoding patch: "
+    patch = parse_json(body, before)
+    if patch is None:
+        if media == MERGE_PATCH:
+            raise bad_request("Invalid JSON Patch")
+        return [] if media == JSON_PATCH else {}
+    wanted, name = (
+        (list, "[]handlers.jsonPatchOp") if media == JSON_PATCH else (dict, "map[string]interface {}")
+    )
+    if not isinstance(patch, wanted):
+        kind = go_json.kind_of(patch)
+        raise bad_request(f"{before}json: cannot unmarshal {kind} into Go value of type {name}")
+    for op in patch if media == JSON_PATCH else ():
+        if not isinstance(op, dict):
+            kind = go_json.kind_of(op)
+            what = f"json: cannot unmarshal {kind} into Go value of type handlers.jsonPatchOp"
+            raise bad_request(before + what)
+    return patch
+
+
 def _patched(live: Obj, patch: Any, media: str, resource: ResourceType) -> Any:
     if media == JSON_PATCH:
         return json_patch(live, patch)
     if media == MERGE_PATCH:
         return merge_patch(live, patch)
-    return strategic_merge(live, patch, resource.schema)
+    result = strategic_merge(live, patch, resource.schema)
+    if resource.schema is not None and (why := unrestorable(result, resource.schema)):
+        raise invalid("", "", "", [FieldError("patch", "Invalid", go_json.printed(patch), why)])
+    return result
 
 
 def _refusal(exc: PatchError) -> Failure:
@@ -82,7 +107,9 @@ def applied_object(request: Request) -> Obj:
     if not request.query.get("fieldManager"):
         error = FieldError("fieldManager", "Required", "", "is required for apply patch")
         raise invalid("PatchOptions", "meta.k8s.io", "", [error])
-    applied = parse_yaml(request.body) if request.body.lstrip()[:1] != b"{" else parse_json(request.body)
+    before = "error decoding YAML: "
+    is_json = request.body.lstrip()[:1] == b"{"
+    applied = parse_json(request.body, before) if is_json else parse_yaml(request.body, before)
     if not isinstance(applied, dict):
         raise bad_request("error decoding YAML: the applied configuration is not an object")
     version, kind = applied.get("apiVersion"), applied.get("kind")

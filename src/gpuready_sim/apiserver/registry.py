@@ -14,17 +14,23 @@ from gpuready_sim.apiserver.structural import CustomSchema
 CRD_TABLE = "customresourcedefinitions.apiextensions.k8s.io"
 
 _ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+_CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 _ACTIONS: dict[str, frozenset[str]] = {
     "pods": frozenset({"binding", "eviction", "log", "proxy"}),
     "services": frozenset({"proxy"}),
     "nodes": frozenset({"proxy"}),
     "serviceaccounts": frozenset({"token"}),
     "namespaces": frozenset({"finalize"}),
+    "deployments.apps": frozenset({"scale"}),
+    "replicasets.apps": frozenset({"scale"}),
+    "statefulsets.apps": frozenset({"scale"}),
+    "replicationcontrollers": frozenset({"scale"}),
 }
 ACTION_KINDS = {
     "binding": ("", "v1", "Binding"),
     "eviction": ("policy", "v1", "Eviction"),
     "token": ("authentication.k8s.io", "v1", "TokenRequest"),
+    "scale": ("autoscaling", "v1", "Scale"),
 }
 
 
@@ -78,7 +84,9 @@ class ResourceType:
 
     @property
     def verbs(self) -> tuple[str, ...]:
-        return ("create",) if self.is_question else _ALL_VERBS
+        if self.is_question:
+            return ("create",)
+        return _ALL_VERBS if self.custom is None else _CUSTOM_VERBS  # in the real one's order
 
     @property
     def schema(self) -> Any:
@@ -199,7 +207,7 @@ def custom_types(crd: Obj) -> Iterable[ResourceType]:
             namespaced=spec["scope"] == "Namespaced",
             short_names=tuple(names.get("shortNames") or ()),
             categories=tuple(names.get("categories") or ()),
-            subresources=frozenset({"status"} & set(version.get("subresources") or {})),
+            subresources=frozenset({"status", "scale"} & set(version.get("subresources") or {})),
             table=crd["metadata"]["name"],
             storage=(spec["group"], storage),
             crd=crd,

@@ -79,6 +79,8 @@ class Resources:
         verb = self._verbs.get(request.verb)
         if verb is None or (request.method == "POST" and target.name):
             raise method_not_allowed()
+        if request.method in ("PUT", "PATCH") and not target.name:
+            raise method_not_allowed()
         if resource.namespaced and not target.namespace and request.verb not in ("list", "watch"):
             raise method_not_allowed()
         return verb(request, target, resource)
@@ -140,7 +142,7 @@ class Resources:
     def create(self, request: Request, target: Target, resource: ResourceType) -> Reply:
         form = form_of(request)
         options = write_options(request)
-        written = self.writes.create(resource, target.namespace, body_of(request), options)
+        written = self.writes.create(resource, target.namespace, body_of(request, resource.kind), options)
         request.created_name = written.entry.key[1]
         return self._written(request, resource, written, options, form)
 
@@ -148,7 +150,8 @@ class Resources:
         form = form_of(request)
         options = write_options(request)
         key = (target.namespace, target.name)
-        written = self.writes.put(resource, key, body_of(request), options, target.subresource)
+        body = body_of(request, resource.kind)
+        written = self.writes.put(resource, key, body, options, target.subresource)
         return self._written(request, resource, written, options, form)
 
     def patch(self, request: Request, target: Target, resource: ResourceType) -> Reply:
@@ -218,7 +221,7 @@ def write_options(request: Request) -> WriteOptions:
         error = not_supported("fieldValidation", validation, ("", "Ignore", "Strict", "Warn"))
         raise invalid(kind, "meta.k8s.io", "", [error])
     manager = request.query.get("fieldManager") or request.agent
-    return WriteOptions(manager=manager, dry_run=request.dry_run, validation=validation)
+    return WriteOptions(manager=manager, dry_run=request.dry_run, validation=validation, user=request.user)
 
 
 def _delete_options(request: Request) -> deletion.DeleteOptions:

@@ -83,6 +83,18 @@ def selector_of(spec: Obj | None) -> LabelSelector:
     return LabelSelector(tuple(found))
 
 
+def selector_text(spec: Obj) -> str:
+    """A LabelSelector object, or the plain map of older kinds, as it is typed: "app=x,tier in (a,b)"."""
+    if not {"matchLabels", "matchExpressions"} & set(spec):
+        spec = {"matchLabels": spec}
+    terms = [(key, f"{key}={value}") for key, value in (spec.get("matchLabels") or {}).items()]
+    for one in spec.get("matchExpressions") or []:
+        key, values = one["key"], ",".join(sorted(one.get("values") or []))
+        words = {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "Exists": key}
+        terms.append((key, words.get(one["operator"], f"!{key}")))
+    return ",".join(text for _, text in sorted(terms))
+
+
 class _LabelParser:
     """The real grammar, by recursive descent over tokens."""
 

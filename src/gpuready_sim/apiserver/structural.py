@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from gpuready_sim.apiserver import schemas
+from gpuready_sim.apiserver import go_json, schemas
 from gpuready_sim.apiserver.crd_rules import validate_crd
 from gpuready_sim.apiserver.field_errors import FieldError
 from gpuready_sim.apiserver.names import validate_metadata
@@ -48,6 +49,7 @@ class CustomSchema:
         whole = node | {"properties": properties | {"metadata": METADATA}}
         self.schema = Schema(whole, schemas.definitions())
         self._rules = RuleSet(self._own)
+        self._scale: Mapping[str, Any] = (crd_version.get("subresources") or {}).get("scale") or {}
 
     def prune(self, obj: Object) -> Object:
         """The object without fields that the schema does not specify."""
@@ -64,17 +66,54 @@ class CustomSchema:
         rest = {key: value for key, value in obj.items() if key not in KEPT}
         return obj | {key: value for key, value in _defaulted(rest, self._own).items() if key not in KEPT}
 
-    def validate(self, obj: Object, old: Object | None = None) -> list[FieldError]:
+    def validate(
+        self, obj: Object, old: Object | None = None, *, status_only: bool = False
+    ) -> list[FieldError]:
         """Everything wrong with the object; rules (CEL) are tried only when its values are sound.
 
-        old   the stored object, for rules about transitions
+        old          the stored object, for rules about transitions
+        status_only  it comes through the status subresource: sentences name fields from the status on
         """
         errors = validate_metadata(obj)
         for name, child in self._own.properties.items():
             if name not in KEPT and name in obj:
                 validate_value(obj[name], child, name, errors)
         errors += [FieldError(name, "Required") for name in self._own.required if name not in obj]
+        errors += scale_errors(obj, self._scale)
+        if status_only:
+            errors = [_within_status(error) for error in errors]
         return errors or self._rules.validate(obj, old)
+
+
+def scale_errors(obj: Object, scale: Mapping[str, Any]) -> list[FieldError]:
+    """What a definition's scale finds at its paths and cannot use.
+
+    Source: kubernetes, apiextensions-apiserver pkg/registry/customresource/validator.go, ValidateScaleSpec.
+    """
+    errors = []
+    for key in ("specReplicasPath", "statusReplicasPath"):
+        if path := scale.get(key, ""):
+            value: Any = obj
+            for step in path.removeprefix(".").split("."):
+                value = value.get(step) if isinstance(value, dict) else None
+            if value is None:
+                continue
+            if not isinstance(value, int) or isinstance(value, bool):
+                kind = {str: "string", bool: "bool", float: "float64"}.get(
+                    type(value), "map[string]interface {}"
+                )
+                why = f"{path} accessor error: {go_json.printed(value)} is of the type {kind}, expected int64"
+                errors.append(FieldError(path, "Invalid", 0, why))
+            elif value < 0:
+                errors.append(FieldError(path, "Invalid", value, "should be a non-negative integer"))
+    return errors
+
+
+def _within_status(error: FieldError) -> FieldError:
+    path = error.path.removeprefix("status.")
+    if not error.detail.startswith(f"{error.path} in body"):
+        return error
+    return replace(error, detail=path + error.detail.removeprefix(error.path))
 
 
 def _pruned_root(obj: Object, schema: Schema, dropped: list[str]) -> Object:

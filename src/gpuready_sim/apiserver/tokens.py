@@ -26,7 +26,7 @@ from gpuready_sim.apiserver.requests import User
 from gpuready_sim.apiserver.store import Store, decode, encode
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"
-ADMIN = User("kubernetes-admin", ("system:masters", "system:authenticated"))
+ADMIN = User("kubernetes-admin", ("system:masters", "system:authenticated"), "kubernetes-admin")
 _KNOWN_TOKENS = 4096
 
 

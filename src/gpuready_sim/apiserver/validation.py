@@ -6,9 +6,8 @@ proper and lives in `kind_rules`. Pure.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
+import string
 from dataclasses import replace
 from typing import Any, Final
 
@@ -19,6 +18,7 @@ from gpuready_sim.apiserver.schema import INT_OR_STRING, QUANTITY, Schema
 
 Object = dict[str, Any]
 
+BASE64: Final = frozenset(string.ascii_letters + string.digits + "+/")
 TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 
 
@@ -73,6 +73,47 @@ def without_empty(value: Any, schema: Schema) -> Any:
 
 def _is_collection(schema: Schema) -> bool:
     return schema.type == "array" or schema.additional is not None
+
+
+def unrestorable(value: Any, schema: Schema) -> str:
+    """What Go says when it cannot fill its structs from a map; empty when it can.
+
+    Source: kubernetes, apimachinery/pkg/runtime/converter.go, fromUnstructured.
+    """
+    kind = schema.type
+    if value is None or kind in ("", QUANTITY, INT_OR_STRING) or schema.node.get("format") == "date-time":
+        return ""
+    if kind == "object":
+        return _unrestorable_map(value, schema)
+    if kind == "array":
+        return _unrestorable_list(value, schema)
+    if schema.node.get("format") == "byte" or _fits(value, kind):
+        return ""
+    if kind == "string" and isinstance(value, int) and not isinstance(value, bool):
+        return "cannot convert int64 to string"
+    return f"unrecognized type: {_go_type(schema)}"
+
+
+def _unrestorable_map(value: Any, schema: Schema) -> str:
+    if not isinstance(value, dict):
+        target = "struct from:" if schema.properties else "map from"
+        return f"cannot restore {target} {_go_kind(value)}"
+    found = (unrestorable(value[key], schema.child(key)) for key in sorted(value))
+    return next((why for why in found if why), "")
+
+
+def _unrestorable_list(value: Any, schema: Schema) -> str:
+    if not isinstance(value, list):
+        return f"cannot restore slice from {_go_kind(value)}"
+    element = schema.element()
+    return next((why for why in (unrestorable(one, element) for one in value) if why), "")
+
+
+def _go_kind(value: Any) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    names = {dict: "map", list: "slice", str: "string", int: "int64"}
+    return names.get(type(value), "float64")
 
 
 def _walk(value: Any, schema: Schema, path: str, holder: str, errors: list[FieldError], strict: bool) -> None:
@@ -147,12 +188,30 @@ def _misread(value: Any, schema: Schema) -> str:
     form = schema.node.get("format")
     if form == "date-time" and not TIME.fullmatch(value):
         return f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse "{value}" as "2006"'
-    if form == "byte":
-        try:
-            base64.b64decode(value, validate=True)
-        except (binascii.Error, ValueError):
-            return "illegal base64 data at input byte 0"
+    if form == "byte" and (at := _wrong_byte(value)) is not None:
+        return f"illegal base64 data at input byte {at}"
     return ""
+
+
+def _wrong_byte(text: str) -> int | None:
+    """Where Go stops reading base64; None when it reads it to its end.
+
+    Source: Go, encoding/base64/base64.go, decodeQuantum.
+    """
+    read = text.replace("\r", "").replace("\n", "")
+    for start in range(0, len(read), 4):
+        part = read[start : start + 4]
+        wrong = next((i for i, char in enumerate(part) if char not in BASE64), None)
+        if wrong is None:
+            if len(part) < 4:
+                return start
+        elif part[wrong] != "=" or wrong < 2:
+            return start + wrong
+        elif wrong == 2 and part[3:] != "=":
+            return len(read) if len(part) < 4 else start + wrong
+        else:
+            return start + 4 if len(read) > start + 4 else None
+    return None
 
 
 def _mismatch(value: Any, schema: Schema, path: str, holder: str) -> FieldError:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from gpuready_sim.apiserver import tables
 from gpuready_sim.apiserver.event_versions import to_core_event, to_new_event
 from gpuready_sim.apiserver.failures import Obj
+from gpuready_sim.apiserver.names import TEMPLATE_GENERATION
 from gpuready_sim.apiserver.negotiation import PLAIN, Form
 from gpuready_sim.apiserver.registry import ResourceType
 from gpuready_sim.apiserver.store import Entry, encode
@@ -104,7 +105,13 @@ _TABLE: Obj = {"kind": "Table", "apiVersion": "meta.k8s.io/v1"}
 
 
 def partial_metadata(obj: Obj) -> Obj:
-    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
+    meta = obj["metadata"]
+    if TEMPLATE_GENERATION in (meta.get("annotations") or {}) and obj.get("kind") == "DaemonSet":
+        # It is no annotation of the server's own type, from which this is made.
+        others = {key: value for key, value in meta["annotations"].items() if key != TEMPLATE_GENERATION}
+        meta = {key: value for key, value in meta.items() if key != "annotations"}
+        meta |= {"annotations": others} if others else {}
+    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": meta}
 
 
 def plain(entry: Entry, resource: ResourceType) -> bytes:

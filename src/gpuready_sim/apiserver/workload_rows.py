@@ -16,6 +16,7 @@ from gpuready_sim.apiserver.cells import (
     KindTable,
     Object,
     age_of,
+    column,
     containers_of,
     labels_of,
     name_of,
@@ -38,9 +39,14 @@ def _node(obj: Object, now: datetime) -> list[Any]:
         _address(obj, "InternalIP"),
         _address(obj, "ExternalIP"),
         info.get("osImage") or UNKNOWN,
-        info.get("kernelVersion") or UNKNOWN,
+        _kernel(info),
         info.get("containerRuntimeVersion") or UNKNOWN,
     ]
+
+
+def _kernel(info: Object) -> str:
+    version, architecture = info.get("kernelVersion") or UNKNOWN, info.get("architecture")
+    return f"{version} ({architecture})" if architecture else version
 
 
 def _node_status(obj: Object) -> str:
@@ -117,6 +123,11 @@ def _replica_set(obj: Object, now: datetime) -> list[Any]:
 def _stateful_set(obj: Object, now: datetime) -> list[Any]:
     ready = f"{status_of(obj).get('readyReplicas', 0)}/{spec_of(obj).get('replicas', 0)}"
     return [name_of(obj), ready, age_of(obj, now), *containers_of(template_of(obj))]
+
+
+def _scale(obj: Object, now: datetime) -> list[Any]:
+    wanted, there = spec_of(obj).get("replicas", 0), status_of(obj).get("replicas", 0)
+    return [name_of(obj), wanted, there, age_of(obj, now)]
 
 
 def _job(obj: Object, now: datetime) -> list[Any]:
@@ -203,6 +214,9 @@ TABLES: Final[Mapping[tuple[str, str], KindTable]] = {
     ("apps", "StatefulSet"): table("Name|Ready|Age", _stateful_set, "Containers|Images"),
     ("apps", "ControllerRevision"): table(
         "Name|Controller|Revision|Age", _controller_revision, integers="Revision"
+    ),
+    ("autoscaling", "Scale"): KindTable(
+        (column("Name"), column("Desired", "integer"), column("Available", "integer"), column("Age")), _scale
     ),
     ("batch", "Job"): table("Name|Status|Completions|Duration|Age", _job, WORKLOAD_WIDE),
     ("batch", "CronJob"): table(

@@ -9,6 +9,7 @@ Source: kubernetes, apiserver/pkg/registry/generic/registry/store.go, endpoints/
 from __future__ import annotations
 
 import datetime
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -35,10 +36,14 @@ from gpuready_sim.apiserver.failures import (
     not_found,
 )
 from gpuready_sim.apiserver.registry import CRD_TABLE, Registry, ResourceType
+from gpuready_sim.apiserver.requests import User
 from gpuready_sim.apiserver.schemas import FieldError
 from gpuready_sim.apiserver.store import Entry, Key, Store, encode
 
+KUBECTL = "kubectl"
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 Edit = Callable[[Obj], Obj]
+CheckGrant = Callable[[User, ResourceType, Obj, Obj | None], None]
 
 
 @dataclass
@@ -47,6 +52,9 @@ class WriteOptions:
 
     validation  what becomes of unknown fields: Strict, Warn or Ignore
     patching    the object is what a patch has made, not what somebody sent
+    user        who writes; None for the server itself
+    untimed     the entry in managedFields says not when
+    owning      the writer owns what it changes
     warnings    collects texts for Warning headers
     """
 
@@ -54,6 +62,9 @@ class WriteOptions:
     dry_run: bool = False
     validation: str = "Ignore"
     patching: bool = False
+    user: User | None = None
+    untimed: bool = False
+    owning: bool = True
     warnings: list[str] = field(default_factory=list)
 
 
@@ -69,10 +80,20 @@ class Written:
 class Writes:
     """The write side of the API server."""
 
-    def __init__(self, store: Store, registry: Registry, now: Callable[[], datetime.datetime]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        now: Callable[[], datetime.datetime],
+        check_grant: CheckGrant | None = None,
+    ) -> None:
+        """
+        check_grant  refuses writers of roles and bindings who would give away more than they have
+        """
         self._store = store
         self._registry = registry
         self._now = now
+        self._check_grant = check_grant
 
     # --- create ---
 
@@ -98,7 +119,8 @@ class Writes:
         if resource.crd is not None and self._is_ending(resource):
             message = "create not allowed while custom resource definition is terminating"
             raise Failure(405, "MethodNotAllowed", message)
-        self._refuse_invalid(obj, None, resource)
+        self._refuse_grant(obj, None, resource, options)
+        self._refuse_invalid(obj, None, resource, "")
         kinds.prepare_create(obj, resource, around)
         key = (namespace, name)
         if (there := self._store.table(resource.table).items.get(key)) is not None:
@@ -122,7 +144,7 @@ class Writes:
         raises  Failure 400, 404, 409, 422
         """
         live = self._live(resource, key)
-        new = metadata.checked_head(edit(live), resource, key[0], key[1])
+        new = metadata.checked_head(edit(live), resource, key[0], key[1], patching=options.patching)
         uid = new["metadata"].get("uid")
         if options.patching and uid and uid != live["metadata"]["uid"]:
             error = FieldError("metadata.uid", "Invalid", uid, "field is immutable")
@@ -150,12 +172,13 @@ class Writes:
         track: Edit,
     ) -> Written:
         new = track(scope.confined(new, live, resource, subresource))
-        if not subresource:
+        if subresource in ("", "scale"):
             kinds.prepare_update(new, live, resource, self._around())
             metadata.count_generation(new, live, resource)
         if scope.same(new, live):
             return Written(self._store.table(resource.table).items[key])
-        self._refuse_invalid(new, live, resource)
+        self._refuse_grant(new, live, resource, options)
+        self._refuse_invalid(new, live, resource, subresource)
         if deletion.is_finished(new):
             # Answered in the last version that was kept; only watchers see that of the removal.
             before = self._store.table(resource.table).items[key]
@@ -169,6 +192,7 @@ class Writes:
     ) -> Written:
         """PUT: the whole object. A custom object's update must name the version it was made from."""
         meta = given.get("metadata") or {}
+        metadata.refuse_custom_version(given, resource)
         if resource.custom is not None and not meta.get("resourceVersion"):
             error = FieldError("metadata.resourceVersion", "Invalid", 0, "must be specified for an update")
             self._live(resource, key)
@@ -191,6 +215,7 @@ class Writes:
 
         raises  Failure 409 with the conflicting managers, 400, 404, 422
         """
+        metadata.refuse_applied_kind(applied, resource)
         if (applied.get("metadata") or {}).get("managedFields"):
             raise bad_request("metadata.managedFields must be nil")
         given_version = (applied.get("metadata") or {}).get("resourceVersion")
@@ -208,6 +233,8 @@ class Writes:
         if live is not None and given_version and given_version != live["metadata"]["resourceVersion"]:
             raise conflict(resource.plural, resource.group, key[1])
         merged = self._merge_applied(resource, live, wanted, options, force=force, subresource=subresource)
+        if options.manager == KUBECTL and not subresource:
+            merged = with_last_applied(merged, applied)
         fields = merged["metadata"].get("managedFields")
         new = metadata.checked_head(merged, resource, key[0], key[1])
         if live is None:
@@ -240,7 +267,7 @@ class Writes:
                 api_version=resource.api_version,
                 subresource=subresource,
                 keep_nulls=resource.custom is not None,
-                now=self._stamp(),
+                now="" if options.untimed else self._stamp(),
             )
         except applying.ApplyConflict as exc:
             raise apply_conflict(str(exc), exc.causes()) from exc
@@ -340,19 +367,26 @@ class Writes:
             api_version=resource.api_version,
             subresource=subresource,
             reset=() if subresource or "status" not in resource.subresources else ("status",),
-            now=self._stamp(),
+            owning=options.owning,
+            now="" if options.untimed else self._stamp(),
         )
 
-    def _refuse_invalid(self, new: Obj, old: Obj | None, resource: ResourceType) -> None:
+    def _refuse_grant(self, new: Obj, old: Obj | None, resource: ResourceType, options: WriteOptions) -> None:
+        if options.user is not None and self._check_grant is not None:
+            self._check_grant(options.user, resource, new, old)
+
+    def _refuse_invalid(self, new: Obj, old: Obj | None, resource: ResourceType, subresource: str) -> None:
         name = new["metadata"].get("name", "")
-        errors = self._problems(new, old, resource)
+        errors = self._problems(new, old, resource, subresource)
         if errors:
             raise invalid(resource.kind, resource.group, name, errors)
 
-    def _problems(self, new: Obj, old: Obj | None, resource: ResourceType) -> list[FieldError]:
+    def _problems(
+        self, new: Obj, old: Obj | None, resource: ResourceType, subresource: str
+    ) -> list[FieldError]:
         errors = metadata.finalizer_problems(new, old) if old is not None else []
         if resource.custom is not None:
-            return errors + resource.custom.validate(new, old)
+            return errors + resource.custom.validate(new, old, status_only=subresource == "status")
         errors += [error for error in schemas.validate_builtin(new, strict=False) if not error.warning]
         if resource.table == CRD_TABLE:
             errors += structural.validate_crd(new)
@@ -385,6 +419,21 @@ def _decoded_builtin(obj: Obj, resource: ResourceType, options: WriteOptions) ->
         return obj
     _report_unknown(unknown, obj, resource, options)
     return schemas.prune_builtin(obj)
+
+
+def with_last_applied(merged: Obj, applied: Obj) -> Obj:
+    """kubectl's own server-side apply keeps the annotation of its client-side apply true, where there is one.
+
+    Source: kubernetes, apimachinery pkg/util/managedfields/internal/lastappliedupdater.go.
+    """
+    annotations = merged["metadata"].get("annotations") or {}
+    if LAST_APPLIED not in annotations:
+        return merged
+    meta = {key: value for key, value in applied["metadata"].items() if key != "managedFields"}
+    own = {key: value for key, value in (meta.pop("annotations", None) or {}).items() if key != LAST_APPLIED}
+    said = applied | {"metadata": meta | ({"annotations": own} if own else {})}
+    text = json.dumps(said, separators=(",", ":"), sort_keys=True, ensure_ascii=False) + "\n"
+    return merged | {"metadata": merged["metadata"] | {"annotations": annotations | {LAST_APPLIED: text}}}
 
 
 def _is_tracked(new: Obj, old: Obj) -> bool:

@@ -7,6 +7,7 @@ from .words import (
     MAPS,
     NODES,
     PODS,
+    POLICIES,
     SECRETS,
     SERVICES,
     apply,
@@ -16,8 +17,22 @@ from .words import (
     get,
     patch,
     pod,
+    policy,
     post,
+    put,
 )
+
+
+def _of_another_kind(path: str, collection: str, api_version: str, kind: str) -> list[Ask]:
+    name = path.rpartition("/")[2]
+    head = {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}}
+    return [
+        post(collection, {**head, "metadata": {"name": "other"}}),
+        put(path, head),
+        patch("merge", path, {"apiVersion": api_version, "kind": kind}),
+        apply(path, head),
+    ]
+
 
 SCENARIOS = [
     Scenario(
@@ -29,6 +44,60 @@ SCENARIOS = [
             patch("merge", f"{MAPS}/a", "{broken"),
             delete(f"{MAPS}/a", "{broken"),
             apply(f"{MAPS}/a", "a: [broken"),
+        ],
+    ),
+    Scenario(
+        "patches that cannot be read",
+        [
+            post(MAPS, config_map("a", {"k": "1"})),
+            *(
+                Ask("PATCH", f"{MAPS}/a", body, type=kind)
+                for kind in ("merge", "strategic", "jsonpatch")
+                for body in ("{broken", '"text"', "[1]", "[]", "{}", "null", "")
+            ),
+            patch("merge", f"{MAPS}/a", {"data": {"k": 5}}),
+            patch("strategic", f"{MAPS}/a", {"data": {"k": 5}}),
+            patch("jsonpatch", f"{MAPS}/a", [{"op": "add", "path": "/data/k", "value": 5}]),
+            patch("strategic", f"{MAPS}/a", {"data": ["k"]}),
+            patch("strategic", f"{MAPS}/a", {"data": "k"}),
+            patch("strategic", f"{MAPS}/a", {"immutable": "yes"}),
+            patch("strategic", f"{MAPS}/a", {"metadata": {"generation": "1"}}),
+            patch("strategic", f"{MAPS}/a", {"metadata": {"finalizers": "x"}}),
+            patch("strategic", f"{MAPS}/a", {"data": {"k": True, "l": {"m": 1.5}}}),
+            post(POLICIES, policy()),
+            *(
+                Ask("PATCH", f"{POLICIES}/$NS", body, type=kind)
+                for kind in ("merge", "jsonpatch", "strategic", "application/json")
+                for body in ("{broken", '"text"', "{}")
+            ),
+            delete(f"{POLICIES}/$NS"),
+        ],
+    ),
+    Scenario(
+        "objects of another kind or version",
+        [
+            post(MAPS, config_map("a")),
+            *(
+                ask
+                for head in (
+                    ("v1", "Secret"),
+                    ("v2", "ConfigMap"),
+                    ("nonsense", "Nonsense"),
+                    ("apps/v1", "ConfigMap"),
+                )
+                for ask in _of_another_kind(f"{MAPS}/a", MAPS, *head)
+            ),
+            post(POLICIES, policy()),
+            *(
+                ask
+                for head in (
+                    ("nvidia.com/v1", "Secret"),
+                    ("nvidia.com/v2", "ClusterPolicy"),
+                    ("v1", "ConfigMap"),
+                )
+                for ask in _of_another_kind(f"{POLICIES}/$NS", POLICIES, *head)
+            ),
+            delete(f"{POLICIES}/$NS"),
         ],
     ),
     Scenario(

@@ -1,9 +1,48 @@
 """Deletion: grace, finalizers, preconditions, options, namespaces."""
 
-from ..transcript import Scenario
-from .words import MAPS, PODS, config_map, delete, get, patch, pod, post, put
+from ..transcript import Ask, Scenario
+from .words import MAPS, PODS, Obj, config_map, delete, get, patch, pod, post, put
 
 A = f"{MAPS}/a"
+BUDGETS = "/apis/policy/v1/namespaces/$NS/poddisruptionbudgets"
+
+
+def _budget(name: str) -> Obj:
+    spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "p"}}}
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+def _allows(name: str, allowed: int, *, healthy: int, desired: int) -> Ask:
+    status = {
+        "observedGeneration": 1,
+        "disruptionsAllowed": allowed,
+        "currentHealthy": healthy,
+        "desiredHealthy": desired,
+        "expectedPods": healthy,
+    }
+    return patch("merge", f"{BUDGETS}/{name}/status", {"status": status})
+
+
+def _ready(name: str) -> Ask:
+    status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    return patch("strategic", f"{PODS}/{name}/status", {"status": status})
+
+
+def _evict(name: str, uid: str = "", **params: str) -> Ask:
+    options = {"gracePeriodSeconds": 0, **({"preconditions": {"uid": uid}} if uid else {})}
+    body = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": name},
+        "deleteOptions": options,
+    }
+    return post(f"{PODS}/{name}/eviction", body, **params)
+
 
 SCENARIOS = [
     Scenario(
@@ -67,6 +106,32 @@ SCENARIOS = [
             delete(MAPS, labelSelector="x=1"),
             get(MAPS, labelSelector="x"),
             patch("merge", f"{MAPS}/c", {"metadata": {"finalizers": None}}),
+        ],
+    ),
+    Scenario(
+        "an eviction asks the disruption budget",
+        [
+            post(PODS, pod("p", nodeName="nowhere", meta={"labels": {"app": "p"}})),
+            post(BUDGETS, _budget("b")),
+            _evict("p"),
+            post(PODS, pod("q", nodeName="nowhere", meta={"labels": {"app": "p"}})),
+            _ready("q"),
+            _evict("q"),
+            _allows("b", 0, healthy=1, desired=1),
+            _evict("q"),
+            _allows("b", 1, healthy=2, desired=1),
+            _evict("q", dryRun="All"),
+            _evict("q"),
+            get(f"{BUDGETS}/b"),
+            post(PODS, pod("r", nodeName="nowhere", meta={"labels": {"app": "p"}})),
+            _ready("r"),
+            _evict("r"),
+            post(BUDGETS, _budget("c")),
+            _evict("r"),
+            delete(f"{BUDGETS}/b"),
+            delete(f"{BUDGETS}/c"),
+            _evict("r", uid="00000000-0000-0000-0000-000000000000"),
+            _evict("r"),
         ],
     ),
     Scenario(

@@ -139,7 +139,7 @@ class Api:
     def _scope(self, method: str, path: str, kind: str, accept: str, token: str | None) -> dict[str, Any]:
         path, _, query = path.partition("?")
         headers = {
-            "authorization": f"Bearer {self.token if token is None else token}",
+            "authorization": "" if token == "" else f"Bearer {self.token if token is None else token}",
             "user-agent": self.agent,
             "accept": accept,
             "content-type": kind,

@@ -603,9 +603,9 @@ def test_an_apply_of_a_daemon_set_takes_less_than_five_milliseconds() -> None:
     def best(what: Object) -> float:
         times = []
         for _ in range(10):
-            start = time.perf_counter()
+            start = time.process_time()  # not that of others on the machine
             apply(live, what, now=T2)
-            times.append(time.perf_counter() - start)
+            times.append(time.process_time() - start)
         return min(times)
 
     assert best(wanted) < 0.005

@@ -67,8 +67,10 @@ async def test_refusals_carry_the_real_reasons_and_sentences(api: Api) -> None:
     nowhere = await api.create("/api/v1/namespaces/nowhere/configmaps", config_map())
     assert (nowhere.code, nowhere.message) == (404, 'namespaces "nowhere" not found')
 
-    unknown = await api.get("/apis/example.dev/v1/widgets")
+    unknown = await api.get("/api/v1/widgets")
     assert (unknown.code, unknown.message) == (404, "the server could not find the requested resource")
+    nobody = await api.get("/apis/example.dev/v1/widgets")
+    assert (nobody.code, nobody.text) == (404, b"404 page not found\n")
 
     wrong_method = await api.call("POST", f"{NODES}/n1")
     assert (wrong_method.code, wrong_method.json["reason"]) == (405, "MethodNotAllowed")

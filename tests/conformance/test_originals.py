@@ -42,6 +42,7 @@ KINDS = {
     "ServiceMonitor": Resource("monitoring.coreos.com", "v1", "servicemonitors", "ServiceMonitor"),
 }
 NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 POLICIES = Resource("nvidia.com", "v1", "clusterpolicies", "ClusterPolicy", namespaced=False)
 GPU_NODES = Resource("gpuready.dev", "v1alpha1", "gpunodes", "GPUNode", namespaced=False)
 DEADLINE_S = 60.0
@@ -80,6 +81,9 @@ async def test_the_operator_leaves_the_originals_objects_on_a_real_api_server(
         if not is_justified(record, key, path)
     }
     assert wrong == {}
+    if policy["spec"].get("psa", {}).get("enabled"):
+        labels = (await cluster.client.get(NAMESPACES, NAMESPACE))["metadata"]["labels"]
+        assert labels["pod-security.kubernetes.io/enforce"] == "privileged"
 
 
 async def _replace_nodes(cluster: Cluster, record: str) -> None:

@@ -147,7 +147,6 @@ _WITHOUT_EFFECT = {
     "driver.useNvidiaDriverCRD": _NOT_YET,
     "dcgm.hostPort": f"{_DEPRECATED}: the port is 5555",
     "cdi.default": _DEPRECATED,
-    "psa": _NOT_YET,
     "psp": _DEPRECATED,
 }
 

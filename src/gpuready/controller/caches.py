@@ -92,6 +92,7 @@ class Caches:
     owned: Mapping[str, WatchCache[dict[str, Any]]]
     service_monitors: WatchCache[dict[str, Any]]
     service_monitor_crd: WatchCache[dict[str, Any]]
+    own_namespace: WatchCache[dict[str, Any]]
     contact: Contact
 
     @classmethod
@@ -131,13 +132,20 @@ class Caches:
                 field_selector=f"metadata.name={SERVICE_MONITORS_CRD}",
                 contact=contact,
             ),
+            own_namespace=WatchCache(
+                client,
+                resources.NAMESPACES,
+                field_selector=f"metadata.name={namespace}",
+                contact=contact,
+            ),
             contact=contact,
         )
 
     @property
     def all(self) -> list[WatchCache[Any]]:
         first: list[WatchCache[Any]] = [self.policies, self.nodes, self.gpu_nodes]
-        return [*first, self.own_pods, self.configmaps, *self.owned.values(), self.service_monitor_crd]
+        last = [self.service_monitor_crd, self.own_namespace]
+        return [*first, self.own_pods, self.configmaps, *self.owned.values(), *last]
 
     @property
     def _watching(self) -> list[WatchCache[Any]]:

@@ -35,7 +35,9 @@ def operator_objects(namespace: str) -> list[Object]:
             "metadata": {"name": OPERATOR, "namespace": namespace},
         },
         _role(
-            "ClusterRole", {"name": OPERATOR}, [*_cluster_rules(), *node_agent.RULES, *_granted("in_cluster")]
+            "ClusterRole",
+            {"name": OPERATOR},
+            [*_cluster_rules(namespace), *node_agent.RULES, *_granted("in_cluster")],
         ),
         _binding("ClusterRole", {"name": OPERATOR}, subject),
         _role(
@@ -47,13 +49,15 @@ def operator_objects(namespace: str) -> list[Object]:
     ]
 
 
-def _cluster_rules() -> list[Object]:
+def _cluster_rules(namespace: str) -> list[Object]:
     """Read policies, pods and nodes; label nodes; keep GPUNodes and the operands' roles; speak in Events."""
+    own_namespace = {**_rule("", ["namespaces"], [*_READ, "patch"]), "resourceNames": [namespace]}
     return [
         _rule("nvidia.com", ["clusterpolicies"], _READ),
         _rule("nvidia.com", ["clusterpolicies/status"], ["patch"]),
         _rule("", ["nodes"], [*_READ, "patch"]),
         _rule("", ["nodes/status"], ["patch"]),
+        own_namespace,
         _rule("", ["pods"], _READ),
         _rule("", ["events"], ["create", "patch"]),
         _rule("gpuready.dev", [names.GPU_NODES], _OWN),

@@ -37,6 +37,7 @@ VIEW = ClusterView("gpu-operator", "own:1", (NODE,), configs=CONFIGS, service_mo
 # What the controller itself does with a field, beside the objects.
 BY_THE_CONTROLLER = {
     "migManager.config.default": "labels nodes",
+    "psa.enabled": "labels the operator's namespace",
     "devicePlugin.config.name": "resolved for each node, in GPUNode.spec",
     "devicePlugin.config.default": "resolved for each node, in GPUNode.spec",
     "gfd.enabled": "tells the node agent, in GPUNode.spec",

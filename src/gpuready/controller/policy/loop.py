@@ -21,6 +21,7 @@ from gpuready.controller.nodes.loop import NodesLoop
 from gpuready.controller.nodes.summary import GPUNodeSummary
 from gpuready.controller.policy import pruning
 from gpuready.controller.policy.active import ActivePolicy
+from gpuready.controller.policy.namespace import missing_labels
 from gpuready.controller.policy.node_views import NodeViews
 from gpuready.controller.policy.plan import Plan, key_of, plan_of
 from gpuready.controller.policy.refusals import RETRY_S, Refusals
@@ -37,7 +38,7 @@ from gpuready.kube.apply import ECHO_S, Applied, Applier, Change
 from gpuready.kube.client import KubeClient
 from gpuready.kube.errors import ApiStatusError, Away, NotFound, Unreachable, is_passing
 from gpuready.kube.events import NORMAL, WARNING, EventRecorder
-from gpuready.kube.resources import CLUSTER_POLICIES, resource_of
+from gpuready.kube.resources import CLUSTER_POLICIES, NAMESPACES, resource_of
 from gpuready.kube.trimmed import Node
 from gpuready.kube.wire import version_of
 from gpuready.operands.contract import ClusterView
@@ -124,6 +125,7 @@ class PolicyLoop(Loop):
         elif active.policy is not None:
             plan = self._plan(active, active.policy)
             failures = await self._apply(plan)
+            failures.update(await self._label_namespace(active.policy))
             failures.update(
                 await self._delete(pruning.surplus(self._caches.all_owned(), plan.keys, plan.refused))
             )
@@ -278,6 +280,22 @@ class PolicyLoop(Loop):
             self._log.info("object deleted", kind=kind, name=name, reason="no longer wanted")
         return failures
 
+    async def _label_namespace(self, policy: ClusterPolicy) -> Failures:
+        """Not an object of ours: it is never pruned, and nothing else of it is touched."""
+        name = self._caches.namespace
+        found = self._caches.own_namespace.get(name)
+        labels = missing_labels(policy, (found or {}).get("metadata", {}).get("labels") or {})
+        if found is None or not labels:
+            return {}
+        try:
+            await self._client.merge_patch(NAMESPACES, name, {"metadata": {"labels": labels}})
+        except Away:
+            raise
+        except ApiError as exc:
+            return {f"Namespace/{name}": exc}
+        self._log.info("namespace labelled", name=name, changed=sorted(labels), reason="spec.psa.enabled")
+        return {}
+
     # --- report ------------------------------------------------------------------------------------------
 
     async def _report(self, active: ActivePolicy, plan: Plan | None, failures: Mapping[str, str]) -> None:
@@ -330,7 +348,8 @@ class PolicyLoop(Loop):
         caches.nodes.add_handler(self._on_node)
         caches.gpu_nodes.add_handler(self._on_gpu_node)
         caches.own_pods.add_handler(lambda old, new: self._wake())
-        for cache in (*caches.owned.values(), caches.service_monitors, caches.service_monitor_crd):
+        others = (caches.service_monitors, caches.service_monitor_crd, caches.own_namespace)
+        for cache in (*caches.owned.values(), *others):
             cache.add_handler(lambda old, new: self._wake())
         caches.configmaps.add_handler(self._on_config)
 

@@ -55,6 +55,26 @@ def test_misspelt_fields_and_what_is_not_installed_are_named():
     assert any("toolkit" in remark for remark in remarks)
 
 
+NAMED = "{repository: example.org, image: i, version: v1}"
+
+
+def test_the_toolkit_is_rendered_for_the_runtime_of_the_nodes_given():
+    policy = POLICY.replace("spec: {", f"spec: {{toolkit: {NAMED}, ")
+    crio = NODES + "  status: {nodeInfo: {containerRuntimeVersion: 'cri-o://1.31.0'}}\n"
+    for nodes, path in ((NODES, "/etc/containerd"), (crio, "/etc/crio")):
+        objects = parse_yaml_documents(rendered(policy, nodes, "gpu-operator").yaml)
+        (toolkit,) = [o for o in objects if o["metadata"]["name"] == "nvidia-container-toolkit-daemonset"]
+        volumes = toolkit["spec"]["template"]["spec"]["volumes"]
+        assert path in [each.get("hostPath", {}).get("path") for each in volumes]
+
+
+def test_a_service_monitor_is_rendered_where_the_policy_asks_for_it():
+    asked = POLICY.replace("spec: {", f"spec: {{dcgmExporter: {NAMED}, ")
+    with_monitor = asked.replace("version: v1}", "version: v1, serviceMonitor: {enabled: true}}")
+    assert "ServiceMonitor/nvidia-dcgm-exporter" not in kinds(rendered(asked, NODES, "gpu-operator").yaml)
+    assert "ServiceMonitor/nvidia-dcgm-exporter" in kinds(rendered(with_monitor, NODES, "gpu-operator").yaml)
+
+
 @pytest.mark.parametrize(
     ("policy", "nodes", "mentions"),
     [

@@ -44,6 +44,8 @@ def rendered(policy_text: str, nodes_text: str, namespace: str) -> Rendered:
         gpu_nodes=tuple(facts for facts in map(_facts, nodes_in(nodes_text)) if has_gpu(facts.labels)),
         # Not seen is not missing: an operand that needs one is not refused for it.
         configs={name: {} for name in named_configs(active.policy)},
+        # Who asks for one has an API server that knows the kind.
+        service_monitors=active.policy.spec.dcgm_exporter.service_monitor.enabled,
     )
     plan = plan_of(active, active.policy, view)
     objects = plan.objects if owned else [_without_owner(obj) for obj in plan.objects]
@@ -53,7 +55,14 @@ def rendered(policy_text: str, nodes_text: str, namespace: str) -> Rendered:
 def _facts(node: Mapping[str, Any]) -> NodeFacts:
     """A node that nobody has labelled yet counts as one that takes a driver."""
     labels = {names.DEPLOY_DRIVER: "true", **(node["metadata"].get("labels") or {})}
-    return NodeFacts(node["metadata"]["name"], labels)
+    info = (node.get("status") or {}).get("nodeInfo") or {}
+    return NodeFacts(
+        node["metadata"]["name"],
+        labels,
+        kernel=info.get("kernelVersion", ""),
+        runtime=info.get("containerRuntimeVersion", ""),
+        architecture=info.get("architecture", ""),
+    )
 
 
 def _without_owner(obj: Mapping[str, Any]) -> dict[str, Any]:

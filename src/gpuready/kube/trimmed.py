@@ -7,7 +7,8 @@ being built. `decode_node` and its siblings are the `decode` of a WatchCache.
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Hashable
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -316,18 +317,22 @@ def _container_status(wire: _WireContainerStatus) -> ContainerStatus:
 # --- sharing strings ------------------------------------------------------------------------------------
 
 _POOL_LIMIT = 50_000
-_pool: dict[str, str] = {}
+_pool: dict[Hashable, Any] = {}
+H = TypeVar("H", bound=Hashable)
 
 
-def shared(text: str) -> str:
-    """The same text as one object for all that hold it; forgetting the pool only costs memory."""
-    known = _pool.get(text)
+def shared(value: H) -> H:
+    """The same text or frozen value as one object for all that hold it; forgetting the pool costs memory only.
+
+    Two values that are equal must be of one type: 1 and True would be confused.
+    """
+    known: H | None = _pool.get(value)
     if known is not None:
         return known
     if len(_pool) >= _POOL_LIMIT:
         _pool.clear()
-    _pool[text] = text
-    return text
+    _pool[value] = value
+    return value
 
 
 def _shared_map(values: dict[str, str]) -> dict[str, str]:

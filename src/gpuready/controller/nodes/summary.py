@@ -13,32 +13,25 @@ _WHOLE, _HOLDS_UP = (State.OK, State.DEGRADED), (State.BROKEN, State.WAITING)
 _ORDER = {str(link): place for place, link in enumerate(Link)}
 
 
-class LinkSummary(msgspec.Struct, gc=False, rename="camel"):
+class LinkSummary(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     link: str
     state: str = ""
     reason: str = ""
     message: str = ""
     next_step: str = ""
 
-    def __post_init__(self) -> None:
-        self.link, self.state, self.reason = shared(self.link), shared(self.state), shared(self.reason)
-        self.message, self.next_step = shared(self.message), shared(self.next_step)
-
     @property
     def is_whole(self) -> bool:
         return self.state in _WHOLE
 
 
-class DriverSummary(msgspec.Struct, gc=False, rename="camel"):
+class DriverSummary(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     owner: str = ""
     version: str = ""
 
-    def __post_init__(self) -> None:
-        self.owner, self.version = shared(self.owner), shared(self.version)
-
 
 class StatusSummary(msgspec.Struct, rename="camel"):
-    chain: list[LinkSummary] = []
+    chain: tuple[LinkSummary, ...] = ()
     driver: DriverSummary = msgspec.field(default_factory=DriverSummary)
     gpus: int = 0
     healthy: int = 0
@@ -46,8 +39,15 @@ class StatusSummary(msgspec.Struct, rename="camel"):
     uninstalled: bool = False
     observed_generation: int = 0
 
+    def __post_init__(self) -> None:
+        """Nodes that are well say the same."""
+        self.chain = shared(tuple(shared(row) for row in self.chain))
+        self.driver = shared(self.driver)
+
 
 class GPUNodeSummary(msgspec.Struct):
+    """`spec` is one object for all nodes that have the same: nobody may change it."""
+
     metadata: Metadata
     spec: dict[str, Any] = {}
     status: StatusSummary = msgspec.field(default_factory=StatusSummary)
@@ -72,8 +72,28 @@ class GPUNodeSummary(msgspec.Struct):
         return min(rows, key=lambda row: _ORDER.get(row.link, len(_ORDER)), default=None)
 
 
-_DECODER = msgspec.json.Decoder(GPUNodeSummary)
+class _Wire(msgspec.Struct):
+    metadata: Metadata
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
+    status: StatusSummary = msgspec.field(default_factory=StatusSummary)
+
+
+_decode = msgspec.json.Decoder(_Wire).decode
+_decode_spec = msgspec.json.Decoder(dict[str, Any]).decode
+_SPECS_LIMIT = 1_000
+_specs: dict[bytes, dict[str, Any]] = {}
 
 
 def decode_gpunode(raw: bytes) -> GPUNodeSummary:
-    return _DECODER.decode(raw)
+    wire = _decode(raw)
+    return GPUNodeSummary(wire.metadata, _shared_spec(bytes(wire.spec)), wire.status)
+
+
+def _shared_spec(text: bytes) -> dict[str, Any]:
+    """Parsed once for all nodes of which the same is wanted; forgetting them only costs memory."""
+    known = _specs.get(text)
+    if known is not None:
+        return known
+    if len(_specs) >= _SPECS_LIMIT:
+        _specs.clear()
+    return _specs.setdefault(text, _decode_spec(text))

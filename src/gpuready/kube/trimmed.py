@@ -322,7 +322,7 @@ H = TypeVar("H", bound=Hashable)
 
 
 def shared(value: H) -> H:
-    """The same text or frozen value as one object for all that hold it; forgetting the pool costs memory only.
+    """The same text or frozen value as one object for all; forgetting the pool only costs memory.
 
     Two values that are equal must be of one type: 1 and True would be confused.
     """

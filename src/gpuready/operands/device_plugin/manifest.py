@@ -65,7 +65,7 @@ def settings_of(policy: ClusterPolicy) -> Settings:
 def _hook_path(policy: ClusterPolicy) -> str | None:
     if not policy.spec.toolkit.enabled:
         return None
-    return f"{policy.spec.toolkit.install_dir}/toolkit/nvidia-cdi-hook"
+    return f"{policy.spec.toolkit.install_dir.rstrip('/')}/toolkit/nvidia-cdi-hook"
 
 
 def _daemonset(policy: ClusterPolicy, view: ClusterView) -> KubeObject:

@@ -53,4 +53,4 @@ def cdi_hook_env(policy: ClusterPolicy) -> dict[str, str]:
     toolkit = policy.spec.toolkit
     if not (policy.spec.cdi.enabled and toolkit.enabled):
         return {}
-    return {"NVIDIA_CDI_HOOK_PATH": f"{toolkit.install_dir}/toolkit/nvidia-cdi-hook"}
+    return {"NVIDIA_CDI_HOOK_PATH": f"{toolkit.install_dir.rstrip('/')}/toolkit/nvidia-cdi-hook"}

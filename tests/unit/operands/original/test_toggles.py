@@ -90,6 +90,14 @@ def test_with_the_nri_plugin_an_annotation_asks_for_gpus_and_no_runtime_class() 
     assert host_paths(plan, TOOLKIT)["nri-socket"] == "/var/run/nri"
 
 
+def test_a_slash_at_the_end_of_a_directory_makes_no_other_path() -> None:
+    plan = planned(toolkit={"installDir": "/opt/nvidia/"}, hostPaths={"kubeletRootDir": "/data/kubelet/"})
+    told = env(plan, PLUGIN, "nvidia-device-plugin")
+    assert told["NVIDIA_CDI_HOOK_PATH"] == "/opt/nvidia/toolkit/nvidia-cdi-hook"
+    assert host_paths(plan, PLUGIN)["device-plugin"] == "/data/kubelet/device-plugins"
+    assert host_paths(plan, EXPORTER)["pod-gpu-resources"] == "/data/kubelet/pod-resources"
+
+
 def test_without_cdi_devices_are_told_by_variable_and_one_runtime_class_is_left() -> None:
     plan = planned(cdi={"enabled": False})
     assert set(kinds(plan, "RuntimeClass")) == {"nvidia"}

@@ -25,9 +25,9 @@ NO_GPUS = Verdict(Link.DRIVER, State.NOT_CHECKED, "NoGpus", "this node has no NV
 BAD_KEY = Problem("ConfigKeyMissing", 'no key "four"; available: one, two', "set the label to one, two")
 
 REFUSED = Problem(
-    "OriginalImageUnsupported",
-    "the policy names the image example.org/plugin:v1 for device-plugin",
-    "set spec.gpuready.images: own",
+    "EnvInvalid",
+    "spec.devicePlugin.env or spec.mig: MIG_STRATEGY=banana",
+    "correct the value",
 )
 
 
@@ -106,15 +106,15 @@ NOTHING: dict[str, int] = {}
         pytest.param(
             facts(desired=Desired(enabled=False, refused=REFUSED), record=None),
             State.BROKEN,
-            "OriginalImageUnsupported",
-            ["example.org/plugin:v1", "images: own"],
-            id="the operator does not run what the policy names",
+            "EnvInvalid",
+            ["MIG_STRATEGY=banana", "correct the value"],
+            id="the operator does not run it with these settings",
         ),
         pytest.param(
             facts(desired=Desired(refused=REFUSED)),
             State.DEGRADED,
-            "OriginalImageUnsupported",
-            ["example.org/plugin:v1", "stays as it is", "images: own"],
+            "EnvInvalid",
+            ["MIG_STRATEGY=banana", "stays as it is", "correct the value"],
             id="refused, and the plugin that runs already is left alone",
         ),
         pytest.param(

@@ -43,7 +43,7 @@ def test_without_a_configmap_every_gpu_is_exclusive():
 
 
 def test_a_node_is_told_why_its_device_plugin_is_not_run():
-    refusal = Refusal("OriginalImageUnsupported", "names example.org/plugin", "set images: own")
+    refusal = Refusal("EnvInvalid", "MIG_STRATEGY=banana", "correct the value")
     wanted = desired_spec(
         policy(""),
         {},
@@ -55,9 +55,9 @@ def test_a_node_is_told_why_its_device_plugin_is_not_run():
     )
     assert wanted["devicePlugin"]["enabled"] is False
     assert wanted["devicePlugin"]["refused"] == {
-        "reason": "OriginalImageUnsupported",
-        "message": "names example.org/plugin",
-        "nextStep": "set images: own",
+        "reason": "EnvInvalid",
+        "message": "MIG_STRATEGY=banana",
+        "nextStep": "correct the value",
     }
 
 

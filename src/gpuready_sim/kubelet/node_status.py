@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuready_sim.kubelet.identity import NodeIdentity
+from gpuready_sim.kubelet.quantities import parse_quantity
 
 Object = dict[str, Any]
 
@@ -98,12 +99,23 @@ def without_heartbeats(status: Object) -> Object:
 
 
 def is_told_by(stored: Object, status: Object) -> bool:
-    """Whether the stored status says what this one says; other writers' keys do not matter."""
+    """Whether the stored status says what this one says; other writers' keys do not matter.
+
+    An API server writes amounts in their shortest form: "2048Ki" comes back as "2Mi".
+    """
     given = {c["type"]: (c.get("status"), c.get("reason")) for c in stored.get("conditions") or []}
     if any(given.get(c["type"]) != (c["status"], c["reason"]) for c in status["conditions"]):
         return False
-    amounts = (status[key].items() <= (stored.get(key) or {}).items() for key in ("capacity", "allocatable"))
+    amounts = (
+        _same_amount((stored.get(key) or {}).get(name), amount)
+        for key in ("capacity", "allocatable")
+        for name, amount in status[key].items()
+    )
     return all(amounts) and stored.get("nodeInfo") == status["nodeInfo"]
+
+
+def _same_amount(stored: str | None, amount: str) -> bool:
+    return stored is not None and (stored == amount or parse_quantity(stored) == parse_quantity(amount))
 
 
 def _conditions(now: str, since: str) -> list[Object]:

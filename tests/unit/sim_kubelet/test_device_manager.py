@@ -1,4 +1,4 @@
-"""What a device plugin sees of the kubelet; each scenario holds for a real one too.
+"""What a device plugin sees of the kubelet; tests/conformance/kubelet asks a real one the same.
 
 `Manager` stands for the kubelet: a plugin directory, what the Node would say, and the admission of pods.
 """
@@ -187,6 +187,21 @@ async def test_the_end_of_an_old_stream_disconnects_the_newer_plugin_of_the_same
     await manager.until(1, 1)
 
 
+async def test_after_a_failed_registration_the_loss_of_the_plugin_that_works_goes_unnoticed(
+    manager: Manager, plugin: Build
+) -> None:
+    works = plugin()
+    await works.start()
+    await manager.until(2, 2)
+    with pytest.raises(GRPCError):
+        await plugin(endpoint="nobody.sock").register()
+    await works.end_streams()
+    other = plugin("example.com/nic", ["nic-0"], endpoint="nic.sock")
+    await other.start()
+    await manager.until(1, 1, "example.com/nic")
+    assert manager.gpus() == (2, 2)
+
+
 async def test_a_kubelet_restart_removes_the_plugins_sockets_and_waits_for_them(
     manager: Manager, plugin: Build
 ) -> None:
@@ -363,6 +378,21 @@ async def test_after_a_kubelet_restart_running_containers_keep_their_devices(
     with pytest.raises(Refused, match="Requested: 2, Available: 1"):
         await manager.admit(pod(gpus=2))
     assert len([call for call, _ in gpus.calls if call == "allocate"]) == 1
+
+
+async def test_the_checkpoint_names_healthy_devices_and_each_device_under_its_numa_nodes(
+    manager: Manager, plugin: Build
+) -> None:
+    gpus = plugin(devices=["gpu-0", "gpu-1", "gpu-2"], numa={"gpu-0": (0,), "gpu-1": (0, 1)})
+    await gpus.start()
+    await manager.until(3, 3)
+    await gpus.say(gpu_2="Unhealthy")
+    await manager.until(3, 2)
+    await manager.admit(pod(gpus=2))
+    data = json.loads((manager.directory / "kubelet_internal_checkpoint").read_text())["Data"]
+    assert data["RegisteredDevices"] == {GPU: ["gpu-0", "gpu-1"]}
+    by_numa = data["PodDeviceEntries"][0]["DeviceIDs"]
+    assert {node: sorted(ids) for node, ids in by_numa.items()} == {"0": ["gpu-0", "gpu-1"], "1": ["gpu-1"]}
 
 
 async def test_the_checkpoint_names_pods_devices_and_the_plugins_answer(

@@ -12,6 +12,7 @@ from grpclib.client import Channel
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 
+from gpuready_sim.kubelet import pod_resources
 from gpuready_sim.kubelet.device_manager import DeviceManager
 from gpuready_sim.kubelet.pod_resources import PodResourcesServer, RateLimit
 from gpuready_sim.kubelet.protos.podresources.v1 import api_grpc, api_pb2
@@ -77,6 +78,22 @@ async def test_each_device_of_a_container_is_listed_by_itself(
     assert not side.devices
 
 
+async def test_a_device_is_listed_for_each_numa_node_also_when_its_plugin_is_away(
+    scene: Scene, lister: api_grpc.PodResourcesListerStub
+) -> None:
+    plugin = Plugin(scene.directory / "device-plugins", "a.b/nic", ["nic-0"], numa={"nic-0": (0, 1)})
+    scene.ready.clear()
+    await plugin.start()
+    await scene.ready.wait()
+    await scene.admit(pod(containers=[container(limits={"a.b/nic": 1})]))
+    await plugin.stop()
+    await scene.devices.stop()
+    await scene.devices.start()
+    (listed,) = (await lister.List(api_pb2.ListPodResourcesRequest())).pod_resources
+    nodes = [[node.ID for node in row.topology.nodes] for row in listed.containers[0].devices]
+    assert sorted(nodes) == [[0], [1]]
+
+
 async def test_get_knows_active_pods_only(scene: Scene, lister: api_grpc.PodResourcesListerStub) -> None:
     await scene.admit(pod("train", gpus=1))
     request = api_pb2.GetPodResourcesRequest(pod_name="train", pod_namespace="default")
@@ -91,9 +108,16 @@ async def test_allocatable_are_the_healthy_ones(lister: api_grpc.PodResourcesLis
     assert {d.device_ids[0] for d in answer.devices} == {"gpu-0", "gpu-1", "gpu-2"}
 
 
-async def test_a_burst_of_calls_is_cut_off(lister: api_grpc.PodResourcesListerStub) -> None:
+async def test_a_burst_of_calls_is_cut_off(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pod_resources, "CALLS_PER_SECOND", 1)  # a busy machine makes 100 a second last
+    server = PodResourcesServer(scene.directory / "other", scene.devices, lambda: scene.pods)
+    await server.start()
+    channel = Channel(path=Directory(scene.directory / "other").short("kubelet.sock"))
+    lister = api_grpc.PodResourcesListerStub(channel)
     calls = [lister.List(api_pb2.ListPodResourcesRequest()) for _ in range(60)]
     answers = await asyncio.gather(*calls, return_exceptions=True)
+    channel.close()
+    await server.stop()
     refused = [a for a in answers if isinstance(a, GRPCError)]
     assert refused
     assert {(a.status, a.message) for a in refused} == {(Status.RESOURCE_EXHAUSTED, "rejected by rate limit")}

@@ -7,7 +7,7 @@
     images.py        images as archives, made from files of this machine: no registry
     own_image.py     the product's image, from what runs it here
     api_gateway.py   the API server's service address, for pods
-    node.py          the node: start, restart the kubelet, run daemons on it, stop
+    node.py          the node: start, restart the kubelet, load images, stop
 
 The GPUs are simulated: device nodes without a driver behind them, and the simulator's NVML.
 """

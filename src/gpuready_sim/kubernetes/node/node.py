@@ -1,4 +1,4 @@
-"""A real node: containerd and kubelet in a view of their own, and whatever else shall run there."""
+"""A real node: containerd and kubelet in a view of their own."""
 
 from __future__ import annotations
 
@@ -57,7 +57,6 @@ class RealNode:
         self._view_pid = 0
         self._containerd: Child | None = None
         self._kubelet: Child | None = None
-        self._daemons: list[Child] = []
         self._settings: NodeSettings | None = None
         self._gateway = ApiGateway(control_plane.port) if pods_use_api else None
         self.address = ""
@@ -103,11 +102,10 @@ class RealNode:
 
     async def stop(self) -> None:
         """Nothing is left but the logs: what asks ends before what is asked, the view last."""
-        await asyncio.gather(*(daemon.stop() for daemon in self._daemons))
         for child in (self._kubelet, self._containerd, self._view):
             if child is not None:
                 await child.stop()
-        self._daemons, self._kubelet, self._containerd, self._view = [], None, None, None
+        self._kubelet = self._containerd = self._view = None
         if self._gateway is not None:
             await self._gateway.stop()
         if self._claim is not None:
@@ -189,15 +187,11 @@ class RealNode:
         self._kubelet = self._inside("kubelet", [self._program("kubelet"), *options])
         await self.start_kubelet()
 
-    def daemon(self, name: str, argv: Sequence[str], env: Mapping[str, str] | None = None) -> Child:
-        """A process of the node that is not started yet: it sees the node's files, devices and sockets."""
-        child = self._inside(name, argv, env)
-        self._daemons.append(child)
-        return child
+    def _inside(self, name: str, argv: Sequence[str]) -> Child:
+        return Child(name, [*self._enter(), *argv], log=self.log(name))
 
-    def _inside(self, name: str, argv: Sequence[str], env: Mapping[str, str] | None = None) -> Child:
-        enter = ["nsenter", f"--mount=/proc/{self._view_pid}/ns/mnt", "--"]
-        return Child(name, [*enter, *argv], log=self.log(name), env=env)
+    def _enter(self) -> list[str]:
+        return ["nsenter", f"--mount=/proc/{self._view_pid}/ns/mnt", "--"]
 
     def _program(self, name: str) -> str:
         return str(self._programs[name].path)
@@ -215,9 +209,8 @@ class RealNode:
 
     async def _run(self, argv: Sequence[str]) -> str:
         """A command on the node; its output. raises ProcessError"""
-        enter = ["nsenter", f"--mount=/proc/{self._view_pid}/ns/mnt", "--"]
         process = await asyncio.create_subprocess_exec(
-            *enter, *argv, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+            *self._enter(), *argv, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
         )
         out, _ = await process.communicate()
         if process.returncode != 0:

@@ -14,16 +14,16 @@ from enum import StrEnum
 from typing import Any
 
 from gpuready import names
-from gpuready.kube.client import KubeClient
+from gpuready.kube.client import WATCH_IDLE_S, KubeClient
 from gpuready.kube.compare import Difference, differences, digest
 from gpuready.kube.errors import NotFound
 from gpuready.kube.resources import Resource
 from gpuready.kube.wire import key_of, version_of
 
 PREDECESSORS = frozenset({"gpu-operator"})
-# A watch shows what we made within milliseconds; one that was interrupted, within seconds. An object that is
-# not shown after this long was deleted before we saw it.
-ECHO_S = 30.0
+# A watch shows what we made within milliseconds, one that fell silent when it is asked for again. An object
+# that is not shown by then was deleted before we saw it.
+ECHO_S = WATCH_IDLE_S + 15.0
 
 
 class Change(StrEnum):

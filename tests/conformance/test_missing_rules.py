@@ -151,7 +151,7 @@ async def test_a_right_that_the_operator_lacks_on_a_real_server(real: RealCluste
         assert "Traceback" not in _log(real.operator)
     await ready(real.cluster, timeout_s=PATIENCE_S)
     await node_cluster.whole(real.cluster, "l4", timeout_s=PATIENCE_S)
-    assert message_of(await real.cluster.client.get(POLICIES, POLICY)) == ""
+    await real.cluster.wait(POLICIES, POLICY, until=lambda obj: not message_of(obj), timeout_s=PATIENCE_S)
     await _removed(real.cluster)
 
 

@@ -55,7 +55,7 @@ class NodesLoop(Loop):
         self._current = current
         self._silence_s = silence_s
         self._silent_since: dict[str, float] = {}
-        self._echoes = Echoes()
+        self._echoes, self._silence_echoes = Echoes(), Echoes()
         self._asked: Asked | None = None
         self._source: tuple[object, ConfigSource] | None = None  # made of which ConfigMap
         self._labels = labels or Round()
@@ -70,7 +70,7 @@ class NodesLoop(Loop):
         current.on_change(self._on_policy)
 
     def begin(self) -> None:
-        self._echoes = Echoes()
+        self._echoes, self._silence_echoes = Echoes(), Echoes()
         self._silent_since.clear()
         self._waiting.clear()
         self.uninstaller.begin()
@@ -205,7 +205,12 @@ class NodesLoop(Loop):
         if waited_s < self._silence_s:
             self.queue.add_after(name, self._silence_s - waited_s)
         elif condition.must_become_unknown(node):
+            version = node.metadata.resource_version
+            if wait_s := self._silence_echoes.wait_s(name, version):
+                self.queue.add_after(name, wait_s)
+                return
             await condition.set_unknown(self._client, node, why)
+            self._silence_echoes.wrote(name, version)
             self._log.warning("node agent silent", node=name, reason=why)
 
     def silence_of(self, node: Node) -> str:

@@ -8,19 +8,11 @@ import uuid
 from collections.abc import Awaitable, Callable
 
 import pytest
-from tests.sim.operator_cluster import (
-    CLUSTER_ROLE_BINDINGS,
-    NAMESPACE,
-    edit,
-    policy,
-    quiet,
-    ready,
-)
+from tests.sim.operator_cluster import SETTLED_S, edit, policy, quiet, ready
 from tests.sim.operator_seats import LEASE_S, Seat, expect_one_at_a_time, follows, leader, operators, work
 
-from gpuready_sim.client import Resource
 from gpuready_sim.cluster.api import Api
-from gpuready_sim.cluster.control_plane import install_crds, install_operator_account
+from gpuready_sim.cluster.control_plane import install_crds
 from gpuready_sim.cluster.handle import Cluster
 from gpuready_sim.kubernetes import assets
 
@@ -29,7 +21,6 @@ nodes:
 - {name: l4, gpus: {L4: 1}, driver: {where: host}}
 nodeGraceSeconds: 20
 """
-ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
 NAMES = ("one", "two", "three")
 ROUNDS = 8
 
@@ -54,9 +45,6 @@ async def test_of_three_operators_that_are_lost_at_random_one_works_at_any_time(
     chance = random.Random(seed)
     async with Cluster.started(SPEC, operator=False, api=server, name=f"e-{uuid.uuid4().hex[:6]}") as cluster:
         await install_crds(cluster.client)
-        await install_operator_account(cluster.client)
-        for name in NAMES:
-            await _may_be_the_operator(cluster, name)
         await cluster.apply(policy())
         async with operators(cluster, *NAMES) as seats:
             for turn in range(ROUNDS):
@@ -65,7 +53,7 @@ async def test_of_three_operators_that_are_lost_at_random_one_works_at_any_time(
                 await chance.choice(FAULTS)(await leader(cluster, seats), chance)
             await follows(cluster, f"turn-{ROUNDS - 1}")
             await ready(cluster)
-            await quiet(cluster)
+            await quiet(cluster, SETTLED_S)
             terms = expect_one_at_a_time(cluster)
             assert set(terms) <= {seat.user for seat in seats}
             assert len(terms) > 2
@@ -76,29 +64,6 @@ async def test_of_three_operators_that_are_lost_at_random_one_works_at_any_time(
             await leader(cluster, alone)
             await asyncio.sleep(LEASE_S)
             assert work(cluster, start) == []
-
-
-async def _may_be_the_operator(cluster: Cluster, account: str) -> None:
-    """Besides the account that `gpuready rbac` makes: the same rules."""
-    for resource, kind, namespace in (
-        (CLUSTER_ROLE_BINDINGS, "ClusterRole", None),
-        (ROLE_BINDINGS, "Role", NAMESPACE),
-    ):
-        meta = {"name": f"gpuready-{account}"} | ({"namespace": namespace} if namespace else {})
-        await cluster.client.create(
-            resource,
-            {
-                "apiVersion": "rbac.authorization.k8s.io/v1",
-                "kind": resource.kind,
-                "metadata": meta,
-                "roleRef": {
-                    "apiGroup": "rbac.authorization.k8s.io",
-                    "kind": kind,
-                    "name": "gpuready-operator",
-                },
-                "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}],
-            },
-        )
 
 
 async def _killed(seat: Seat, chance: random.Random) -> None:

@@ -15,9 +15,11 @@ from tests.sim.operator_cluster import AGENT, DEADLINE_S, NAMESPACE, PLUGIN, Ope
 from tests.sim.relay import Relay
 
 from gpuready_sim.client import DAEMON_SETS, LEASES, SERVICE_ACCOUNTS, NotFound
+from gpuready_sim.cluster.control_plane import install_operator_account
 from gpuready_sim.cluster.handle import Cluster
 from gpuready_sim.request_log import RequestLine
 
+RBAC = "rbac.authorization.k8s.io"
 LEASE = "53822513.nvidia.com"
 LEASE_S = 2
 EVER = datetime(2000, 1, 1, tzinfo=UTC)
@@ -71,13 +73,15 @@ async def _seat(cluster: Cluster, stack: AsyncExitStack, name: str) -> Seat:
 
 
 async def _token(cluster: Cluster, account: str) -> str:
-    await cluster.apply(
-        {
-            "apiVersion": "v1",
-            "kind": "ServiceAccount",
-            "metadata": {"name": account, "namespace": NAMESPACE},
-        }
-    )
+    """Of an account that may do what `gpuready rbac` grants to the operator's."""
+    await install_operator_account(cluster.client)
+    meta = {"name": account, "namespace": NAMESPACE}
+    subjects = [{"kind": "ServiceAccount", **meta}]
+    await cluster.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": dict(meta)})
+    for kind, placed in (("ClusterRole", {"name": account}), ("Role", meta)):
+        role = {"apiGroup": RBAC, "kind": kind, "name": "gpuready-operator"}
+        bound = {"metadata": dict(placed), "roleRef": role, "subjects": subjects}
+        await cluster.apply({"apiVersion": f"{RBAC}/v1", "kind": f"{kind}Binding", **bound})
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     answer = await cluster.client.create(
         SERVICE_ACCOUNTS, request, NAMESPACE, name=account, subresource="token"

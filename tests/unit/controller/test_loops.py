@@ -155,6 +155,7 @@ async def test_a_daemonset_just_changed_is_not_ready_before_its_controller_has_s
 
     row = next(row for row in api.written["operands"] if row["name"] == "device-plugin")
     assert (row["state"], row["reason"]) == ("notReady", "RollingOut")
+    assert row["message"] == f"{PLUGIN} has been changed, its pods are about to be replaced"
     assert api.written["observedGeneration"] == 1
 
 

@@ -242,10 +242,12 @@ def _rolling(plan: OperandPlan, seen: Observed) -> str:
         live = seen.daemonsets.get(obj["metadata"]["name"]) if obj["kind"] == "DaemonSet" else None
         if live is None or live["spec"].get("updateStrategy", {}).get("type") == "OnDelete":
             continue  # a driver is replaced when its pod is deleted, and not before
-        status = live.get("status") or {}
+        name, status = obj["metadata"]["name"], live.get("status") or {}
         wanted, updated = status.get("desiredNumberScheduled", 0), status.get("updatedNumberScheduled", 0)
-        if status.get("observedGeneration", 0) < live["metadata"].get("generation", 0) or updated < wanted:
-            return f"{obj['metadata']['name']} has its newest pods on {updated} of {counted(wanted, 'node')}"
+        if status.get("observedGeneration", 0) < live["metadata"].get("generation", 0):
+            return f"{name} has been changed, its pods are about to be replaced"
+        if updated < wanted:
+            return f"{name} has its newest pods on {updated} of {counted(wanted, 'node')}"
     return ""
 
 

@@ -6,6 +6,7 @@ endpoints/handlers/responsewriters/errors.go, pkg/registry/rbac/{role,rolebindin
 
 from __future__ import annotations
 
+from dataclasses import replace
 from urllib.parse import unquote
 
 from gpuready_sim.apiserver import rbac
@@ -35,6 +36,13 @@ class Access:
                 self._require(request.user, attributes)
             request.user = asked
         self._require(request.user, attributes_of(request))
+
+    def require_create(self, request: Request) -> None:
+        """What is begun by GET over a WebSocket counts as a creation, too: who may read may not exec.
+
+        raises  Failure 403
+        """
+        self._require(request.user, replace(attributes_of(request), verb="create"))
 
     def _require(self, user: User, wanted: Attributes) -> None:
         decision = self._authorizer.decide(user, wanted)

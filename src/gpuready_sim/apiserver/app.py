@@ -18,6 +18,7 @@ from gpuready_sim.apiserver.audit import Audit
 from gpuready_sim.apiserver.discovery import Discovery
 from gpuready_sim.apiserver.failures import (
     Failure,
+    bad_request,
     internal_error,
     method_not_allowed,
     no_such_path,
@@ -36,6 +37,7 @@ from gpuready_sim.apiserver.resources import Answer, Resources, Settings
 from gpuready_sim.apiserver.reviews import Reviews
 from gpuready_sim.apiserver.store import Store, encode
 from gpuready_sim.apiserver.tokens import Tokens
+from gpuready_sim.apiserver.tunnel import Destination
 from gpuready_sim.apiserver.watches import Watches
 from gpuready_sim.apiserver.writes import Writes
 
@@ -46,7 +48,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 log = logging.getLogger("gpuready_sim.apiserver")
 
 _HEALTH_PATHS = ("/healthz", "/readyz", "/livez")
-_NOT_SIMULATED = ("attach", "exec", "portforward")  # of pods: they need a stream both ways
+_NOT_SIMULATED = ("attach", "portforward")  # of pods: they need a stream both ways
 
 ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
 
@@ -166,6 +168,33 @@ class ApiServer:
             raise no_such_path()
         return await self._answer_on(request, request.target, resource)
 
+    async def tunnel(self, request: Request) -> Destination:
+        """Where an upgraded connection leads: to the kubelet of a pod, for exec.
+
+        raises  Failure
+        """
+        begun, code = time.perf_counter(), 101
+        try:
+            return self._tunnel(request)
+        except Failure as exc:
+            code = exc.code
+            raise
+        finally:
+            self._audit.note(request, code, time.perf_counter() - begun)
+
+    def _tunnel(self, request: Request) -> Destination:
+        target = request.target = parse_path(request.path)
+        request.user = self._user_of(request)
+        self._access.admit(request)
+        if target is None or target.group or target.plural != "pods":
+            raise no_such_path()
+        if target.subresource in _NOT_SIMULATED:
+            raise not_simulated()
+        if target.subresource != "exec":
+            raise no_such_path()
+        self._access.require_create(request)
+        return self._forwarding.exec(request, target)
+
     def _user_of(self, request: Request) -> User:
         """
         raises  Failure 401 for a token that is unknown, expired, or bound to something that is gone
@@ -202,6 +231,8 @@ class ApiServer:
         subresource = target.subresource
         if target.plural == "pods" and subresource in _NOT_SIMULATED:
             raise not_simulated()
+        if subresource == "exec":
+            raise bad_request("Upgrade request required")
         if subresource not in ("", *resource.subresources):
             if resource.custom is not None:
                 raise not_found(resource.plural, resource.group, target.name)

@@ -269,8 +269,8 @@ def _aggregated_subresource(resource: ResourceType, name: str) -> Obj:
 
 
 def _subresource_kind(resource: ResourceType, name: str) -> tuple[str, str, str]:
-    if name == "proxy":
-        return "", "v1", f"{resource.kind}ProxyOptions"
+    if name in ("exec", "proxy"):
+        return "", "v1", f"{resource.kind}{name.capitalize()}Options"
     return ACTION_KINDS.get(name, (resource.group, resource.version, resource.kind))
 
 
@@ -278,6 +278,8 @@ def _subresource_verbs(name: str) -> list[str]:
     match name:
         case "status" | "scale":
             return ["get", "patch", "update"]
+        case "exec":
+            return ["create", "get"]
         case "log":
             return ["get"]
         case "finalize":

@@ -92,8 +92,8 @@ def method_not_allowed() -> Failure:
 
 def not_simulated() -> Failure:
     message = (
-        "exec, attach and port-forward into pods are not simulated; "
-        "run a program on the pod's node with `gpuready-sim exec NODE -- COMMAND`"
+        "attach and port-forward into pods are not simulated; "
+        "run a program in a pod with `kubectl exec POD -- COMMAND`"
     )
     return Failure(405, "MethodNotAllowed", message, details={})
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import aiohttp
 
@@ -11,6 +11,7 @@ from gpuready_sim.apiserver.failures import Failure, Obj, bad_request, not_found
 from gpuready_sim.apiserver.requests import Request, Stream, Target
 from gpuready_sim.apiserver.selectors import LabelSelector, Requirement
 from gpuready_sim.apiserver.store import Store
+from gpuready_sim.apiserver.tunnel import Destination
 
 _LOG_OPTIONS = ("follow", "previous", "tailLines", "sinceSeconds", "sinceTime", "timestamps", "limitBytes")
 _NOT_FORWARDED = frozenset(
@@ -55,6 +56,20 @@ class Forwarding:
         path = f"/containerLogs/{target.namespace}/{target.name}/{container}"
         url = self._kubelet(node) + path + (f"?{urlencode(options)}" if options else "")
         return await self._answer_of("GET", url, {}, b"", refuse_errors=True)
+
+    def exec(self, request: Request, target: Target) -> Destination:
+        """Where the kubelet runs a program in a container.
+
+        raises  Failure 400 when the pod has several containers and none is named, or is not on a node
+        """
+        pod = self._object("pods", target.namespace, target.name)
+        container = _container(pod, request.query.get("container", ""))
+        node = (pod.get("spec") or {}).get("nodeName")
+        if not node:
+            raise bad_request(f"pod {target.name} does not have a host assigned")
+        place = urlsplit(self._kubelet(node))
+        path = f"/exec/{target.namespace}/{target.name}/{container}?{request.query_text}"
+        return Destination(place.hostname or "", place.port or 0, path)
 
     async def proxy(self, request: Request, target: Target) -> Stream:
         """What a pod, a service or a node answers to the forwarded request, whatever its status.

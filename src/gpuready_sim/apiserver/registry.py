@@ -16,7 +16,7 @@ CRD_TABLE = "customresourcedefinitions.apiextensions.k8s.io"
 _ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 _CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 _ACTIONS: dict[str, frozenset[str]] = {
-    "pods": frozenset({"binding", "eviction", "log", "proxy"}),
+    "pods": frozenset({"binding", "eviction", "exec", "log", "proxy"}),
     "services": frozenset({"proxy"}),
     "nodes": frozenset({"proxy"}),
     "serviceaccounts": frozenset({"token"}),

@@ -16,6 +16,7 @@ import uvicorn
 from gpuready_sim.apiserver import pki
 from gpuready_sim.apiserver.app import ApiServer
 from gpuready_sim.apiserver.resources import Settings
+from gpuready_sim.apiserver.tunnel import tunnels
 
 _PR_SET_PDEATHSIG = 1
 
@@ -69,7 +70,7 @@ class Server(uvicorn.Server):
         config = uvicorn.Config(
             app,
             http="httptools",
-            ws="none",
+            ws=tunnels(app.tunnel),
             lifespan="on",
             log_config=None,
             access_log=False,

@@ -1,4 +1,4 @@
-"""The kubelet's HTTP on the node's address: container logs for the API server, and its health."""
+"""The kubelet's HTTP on the node's address: logs and exec for the API server, and its health."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from aiohttp import web
 
+from gpuready_sim.kubelet import exec_stream
 from gpuready_sim.runtime.container import Container
 
 # (namespace, pod, container, previous) -> the container, or why there is none
@@ -30,6 +31,7 @@ class KubeletServer:
         app = web.Application()
         app.router.add_get("/healthz", _healthz)
         app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._logs)
+        app.router.add_get("/exec/{namespace}/{pod}/{container}", self._exec)
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=0.5)
         await self._runner.setup()
         try:
@@ -68,6 +70,13 @@ class KubeletServer:
         except (ConnectionError, asyncio.CancelledError):
             pass  # the reader went away, or the kubelet stops
         return response
+
+    async def _exec(self, request: web.Request) -> web.StreamResponse:
+        info = request.match_info
+        container = self._find_container(info["namespace"], info["pod"], info["container"], False)
+        if isinstance(container, str) or not container.is_running:
+            return web.Response(status=404, text=f'container not found ("{info["container"]}")')
+        return await exec_stream.answer(request, container)
 
 
 async def _healthz(request: web.Request) -> web.Response:

@@ -16,12 +16,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from tests.sim import node_cluster
-from tests.sim.fault_cluster import FaultCluster, fault_cluster, message_of
+from tests.sim.fault_cluster import FaultCluster, fault_cluster, message_of, removed
 from tests.sim.faulty_proxy import FOR_EVER, forbids
 from tests.sim.operator_cluster import (
     AGENT,
     CLUSTER_ROLES,
-    GPU_NODES,
     NAMESPACE,
     POLICIES,
     POLICY,
@@ -34,7 +33,7 @@ from tests.sim.operator_cluster import (
 from gpuready.controller.rbac import operator_objects
 from gpuready.operands.node_agent.manifest import RULES as AGENT_RULES
 from gpuready_sim.apiserver.pki import kubeconfig, write_kubeconfig
-from gpuready_sim.client import DAEMON_SETS, Resource
+from gpuready_sim.client import Resource
 from gpuready_sim.cluster.api import Api
 from gpuready_sim.cluster.control_plane import install_crds, install_operator_account
 from gpuready_sim.cluster.handle import Cluster
@@ -152,7 +151,7 @@ async def test_a_right_that_the_operator_lacks_on_a_real_server(real: RealCluste
     await ready(real.cluster, timeout_s=PATIENCE_S)
     await node_cluster.whole(real.cluster, "l4", timeout_s=PATIENCE_S)
     await real.cluster.wait(POLICIES, POLICY, until=lambda obj: not message_of(obj), timeout_s=PATIENCE_S)
-    await _removed(real.cluster)
+    await removed(real.cluster, ["l4"], timeout_s=PATIENCE_S)
 
 
 # --- behind a proxy --------------------------------------------------------------------------------------
@@ -180,7 +179,7 @@ async def test_a_right_that_the_node_agent_lacks(faults: FaultCluster, resource:
         assert "Traceback" not in await faults.logs()
     await ready(faults.cluster, timeout_s=PATIENCE_S)
     await node_cluster.whole(faults.cluster, "l4", timeout_s=PATIENCE_S)
-    await _removed(faults.cluster)
+    await faults.clean(timeout_s=PATIENCE_S)
 
 
 # --- what is looked at -----------------------------------------------------------------------------------
@@ -216,9 +215,3 @@ def _log(operator: Operator) -> str:
 
 async def _agent_says(cluster: Cluster, words: str) -> bool:
     return words in (await node_cluster.log_of(cluster, "l4", "node-agent")).replace("\\", "")
-
-
-async def _removed(cluster: Cluster) -> None:
-    await cluster.delete(policy())
-    await cluster.wait_gone(GPU_NODES, "l4", timeout_s=PATIENCE_S)
-    await cluster.wait_gone(DAEMON_SETS, AGENT, NAMESPACE, timeout_s=PATIENCE_S)

@@ -15,11 +15,12 @@ from tests.sim.operator_cluster import (
     NAMESPACE,
     Object,
     Operator,
+    labels,
     policy,
     ready,
 )
 
-from gpuready_sim.client import DAEMON_SETS
+from gpuready_sim.client import DAEMON_SETS, NODES
 from gpuready_sim.cluster.api import Api
 from gpuready_sim.cluster.handle import Cluster
 from gpuready_sim.cluster.places import free_port
@@ -79,10 +80,7 @@ class FaultCluster:
 
     async def clean(self, *, timeout_s: float = DEADLINE_S) -> None:
         """Back to a cluster without anything of ours."""
-        await self.cluster.delete(policy())
-        for node in self.nodes:
-            await self.cluster.wait_gone(GPU_NODES, node, timeout_s=timeout_s)
-        await self.cluster.wait_gone(DAEMON_SETS, AGENT, NAMESPACE, timeout_s=timeout_s)
+        await removed(self.cluster, self.nodes, timeout_s=timeout_s)
 
     def needless_writes(self, calls: Sequence[Done]) -> list[str]:
         """Writes that changed nothing, without those whose answer had been lost before."""
@@ -95,6 +93,20 @@ class FaultCluster:
         """What operator and node agents have said."""
         agents = [await node_cluster.log_of(self.cluster, node, "node-agent") for node in self.nodes]
         return "\n".join([self.operator.log(), *agents])
+
+
+async def removed(cluster: Cluster, nodes: Sequence[str], *, timeout_s: float = DEADLINE_S) -> None:
+    """Take the policy away and wait until the last of ours is gone: the labels that the agents wrote."""
+    await cluster.delete(policy())
+    for node in nodes:
+        await cluster.wait_gone(GPU_NODES, node, timeout_s=timeout_s)
+    await cluster.wait_gone(DAEMON_SETS, AGENT, NAMESPACE, timeout_s=timeout_s)
+    for node in nodes:
+        await cluster.wait(NODES, node, until=_has_no_label_of_ours, timeout_s=timeout_s)
+
+
+def _has_no_label_of_ours(node: Object) -> bool:
+    return not any(key.startswith(("nvidia.com/", "feature.node.")) for key in labels(node))
 
 
 @asynccontextmanager

@@ -22,6 +22,7 @@ from gpuready_sim.kubernetes.node.view import CONTAINERD_DIR, KUBELET_DIR, PID_F
 
 REPOSITORY = Path(__file__).parents[2]
 DEADLINE_S = 60
+UNLIKE = {"vm/overcommit_memory": "0\n", "net/ipv4/ip_forward": "0\n"}
 pytestmark = pytest.mark.timeout(300)
 
 
@@ -98,6 +99,18 @@ def _command(pid: str) -> bytes:
 
 
 @pytest.fixture
+def settings() -> Iterator[dict[Path, str]]:
+    """What a kubelet and its network would change, set otherwise than they want it."""
+    found = {Path("/proc/sys", name): value for name, value in UNLIKE.items()}
+    before = {path: path.read_text() for path in found}
+    for path, value in found.items():
+        path.write_text(value)
+    yield found
+    for path, value in before.items():
+        path.write_text(value)
+
+
+@pytest.fixture
 def served(tmp_path: Path) -> Iterator[Served]:
     try:
         requirements.require()
@@ -108,6 +121,13 @@ def served(tmp_path: Path) -> Iterator[Served]:
     yield made
     made.process.kill()
     made.process.wait()
+
+
+def test_a_node_does_not_change_how_the_kernel_of_the_machine_is_set(
+    settings: dict[Path, str], served: Served
+) -> None:
+    assert served.process.poll() is None
+    assert {path: path.read_text() for path in settings} == settings
 
 
 def test_a_node_that_is_stopped_leaves_nothing(served: Served) -> None:

@@ -11,21 +11,12 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 PREFIX = "gpuready-sim-"
 _LABEL = "lo:g"
 _POLL_S = 0.02
-_KERNEL_SETTINGS = (
-    "/proc/sys/kernel/keys/root_maxbytes",
-    "/proc/sys/kernel/keys/root_maxkeys",
-    "/proc/sys/kernel/panic",
-    "/proc/sys/kernel/panic_on_oops",
-    "/proc/sys/net/ipv4/ip_forward",
-    "/proc/sys/vm/overcommit_memory",
-    "/proc/sys/vm/panic_on_oom",
-)
 _CPUSET_FILES = ("cpuset.cpus", "cpuset.mems")
 
 
@@ -156,7 +147,7 @@ def _kill(pid: int) -> None:
         pass
 
 
-# --- the address and the kernel's settings ----------------------------------------------------------------
+# --- the address ------------------------------------------------------------------------------------------
 def add_address(address: str) -> None:
     """Give the loopback interface an address that is not a loopback address: a kubelet refuses those.
 
@@ -182,14 +173,3 @@ def _sweep_addresses() -> None:
 
 def _ip(*words: str) -> str:
     return subprocess.run(["ip", *words], check=True, capture_output=True, text=True).stdout
-
-
-def kernel_settings() -> dict[Path, str]:
-    """What a kubelet and its network set for the whole machine, as it is now."""
-    return {Path(name): Path(name).read_text() for name in _KERNEL_SETTINGS if os.path.exists(name)}
-
-
-def restore_kernel_settings(before: Mapping[Path, str]) -> None:
-    for path, text in before.items():
-        if path.read_text() != text:
-            path.write_text(text)

@@ -10,8 +10,9 @@ has to outlive a daemon or be reached from outside is bound from there:
     DIRECTORY/containerd  containerd's images and containers
 
 /run and /dev are the node's own; /proc and /sys are the machine's, with the simulated PCI devices and
-driver laid over them. The state of the simulated GPUs is at GPU_STATE, where pods find it that mount
-/run/nvidia. Other processes enter by `nsenter --mount`.
+driver laid over them, and with copies of the kernel's settings that a kubelet changes. The state of the
+simulated GPUs is at GPU_STATE, where pods find it that mount /run/nvidia. Other processes enter by
+`nsenter --mount`.
 
 It writes its process id to DIRECTORY/view.pid when all is there. When it is told to end (SIGTERM, also when
 whoever started it is gone), it kills all that lives in the view or in the node's cgroup and takes cgroups,
@@ -42,6 +43,15 @@ _DEVICE_LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stde
 _OWN = ("dev", "proc", "run", "sys")  # not laid over: each is made in a way of its own
 # Parts of the simulated machine that are laid over the kernel's, where the kernel has the place.
 _SIMULATED = ("proc/devices", "proc/driver", "proc/modules", "sys/bus/pci/devices", "sys/module")
+_KERNEL_SETTINGS = (
+    "proc/sys/kernel/keys/root_maxbytes",
+    "proc/sys/kernel/keys/root_maxkeys",
+    "proc/sys/kernel/panic",
+    "proc/sys/kernel/panic_on_oops",
+    "proc/sys/net/ipv4/ip_forward",
+    "proc/sys/vm/overcommit_memory",
+    "proc/sys/vm/panic_on_oom",
+)
 _GPU_MAJOR, _UVM_MAJOR = 195, 510
 _CONTROL_NODES = {
     "nvidiactl": (_GPU_MAJOR, 255),
@@ -58,7 +68,6 @@ def main(directory: Path, addresses: Sequence[str]) -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, endings)
     cgroup = f"{leftovers.PREFIX}{os.getpid()}"
     leftovers.sweep()
-    before = leftovers.kernel_settings()
     try:
         leftovers.make_cgroup(cgroup)
         for address in addresses:
@@ -68,7 +77,6 @@ def main(directory: Path, addresses: Sequence[str]) -> None:
         signal.sigwait(endings)
     finally:
         _end(directory, cgroup, addresses)
-        leftovers.restore_kernel_settings(before)
 
 
 def build(directory: Path) -> None:
@@ -83,6 +91,7 @@ def build(directory: Path) -> None:
     _mount("--bind", directory / KUBELET_DIR, _place(root, "/var/lib/kubelet"))
     _mount("--rbind", "/proc", _place(root, "/proc"))
     _mount("--rbind", "/sys", _place(root, "/sys"))
+    _keep_kernel_settings(root, directory / VIEW_DIR)
     _mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", _place(root, "/run"))
     _bind_file(directory / "gpus.state", root / GPU_STATE.lstrip("/"))
     _make_devices(_place(root, "/dev"), directory / "root/dev")
@@ -120,6 +129,16 @@ def _other_disks() -> list[str]:
         if not any(point == top or point.startswith(f"{top}/") for top in known):
             found.append(point)
     return found
+
+
+def _keep_kernel_settings(root: Path, memory: Path) -> None:
+    """A kubelet and its network set them for the whole machine: here they write to files."""
+    for number, name in enumerate(_KERNEL_SETTINGS):
+        setting = Path("/", name)
+        if setting.exists():
+            copy = memory / f"setting-{number}"
+            copy.write_text(setting.read_text())
+            _mount("--bind", copy, root / name)
 
 
 def _make_devices(place: Path, simulated: Path) -> None:

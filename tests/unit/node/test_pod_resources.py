@@ -11,7 +11,8 @@ import pytest
 
 from gpuready.node.kubelet.model import ContainerAnswer, Device, Offer
 from gpuready.node.kubelet.plugins import Plugins
-from gpuready.node.kubelet.pod_resources import Holder, PodResources, PodResourcesUnavailable
+from gpuready.node.kubelet.pod_resources import Holder, PodResources, PodResourcesUnavailable, ids_of
+from gpuready.protos.podresources.v1 import api_pb2
 from gpuready_sim.kubelet.device_manager import DeviceManager
 from gpuready_sim.kubelet.pod_resources import PodResourcesServer
 
@@ -71,6 +72,12 @@ async def test_holders_are_told_with_all_their_devices(kubelet: Kubelet) -> None
     assert holder == Holder("team-a", "train-0", "main")
     assert len(ids[RESOURCE]) == 2
     assert list(ids[RESOURCE]) == sorted(ids[RESOURCE])
+
+
+def test_a_device_near_two_numa_nodes_is_held_once() -> None:
+    near_each = [api_pb2.ContainerDevices(resource_name=RESOURCE, device_ids=["a"]) for _ in range(2)]
+
+    assert ids_of(api_pb2.ContainerResources(name="main", devices=near_each)) == {RESOURCE: ("a",)}
 
 
 async def test_a_kubelet_that_is_away_is_no_crash_and_comes_back(kubelet: Kubelet) -> None:

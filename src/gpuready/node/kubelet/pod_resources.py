@@ -48,7 +48,7 @@ class PodResources:
         held: dict[Holder, dict[str, tuple[str, ...]]] = {}
         for pod in answer.pod_resources:
             for container in pod.containers:
-                ids = _ids_of(container)
+                ids = ids_of(container)
                 if ids:
                     held[Holder(pod.namespace, pod.name, container.name)] = ids
         return held
@@ -70,9 +70,9 @@ class PodResources:
             raise PodResourcesUnavailable("the kubelet does not list pod resources", why=str(exc)) from exc
 
 
-def _ids_of(container: api_pb2.ContainerResources) -> dict[str, tuple[str, ...]]:
-    """The kubelet lists one resource once per device or once per NUMA node: gather by name."""
+def ids_of(container: api_pb2.ContainerResources) -> dict[str, tuple[str, ...]]:
+    """The kubelet lists a device once for each of its NUMA nodes: gather by name, each id once."""
     ids: dict[str, list[str]] = {}
     for devices in container.devices:
         ids.setdefault(devices.resource_name, []).extend(devices.device_ids)
-    return {resource: tuple(sorted(found)) for resource, found in ids.items()}
+    return {resource: tuple(sorted(set(found))) for resource, found in ids.items()}

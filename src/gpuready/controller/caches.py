@@ -206,7 +206,11 @@ class Caches:
         """Of a kind that our manifests use."""
         return self.service_monitors if kind == resources.SERVICE_MONITORS.kind else self.owned[kind]
 
+    def of_objects(self) -> list[WatchCache[dict[str, Any]]]:
+        """Those of the kinds that our manifests use and the server knows, in the order of the kinds."""
+        found = [self.owned[kind.kind] for kind in OWNED_KINDS]
+        return [*found, *([self.service_monitors] if self.serves_service_monitors else [])]
+
     def all_owned(self) -> list[dict[str, Any]]:
         """Every object of ours, in the order of the kinds."""
-        found = [obj for kind in OWNED_KINDS for obj in self.owned[kind.kind].values()]
-        return [*found, *(self.service_monitors.values() if self.serves_service_monitors else ())]
+        return [obj for cache in self.of_objects() for obj in cache.values()]

@@ -2,7 +2,8 @@
 
 Unchanged means: the digest of the desired object stands on the live one, and every field we own still has
 our value. A hand edit shows as a difference with its manager and is repaired. An object that a predecessor
-(the original operator) wrote is taken over at first contact, so that fields it left behind go away.
+(the original operator) wrote is taken over at first contact, so that fields it left behind go away. One that
+is neither ours nor a predecessor's is somebody else's: it is never written to.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from enum import StrEnum
 from typing import Any
 
 from gpuready import names
+from gpuready.errors import ApiError
 from gpuready.kube.client import WATCH_IDLE_S, KubeClient
 from gpuready.kube.compare import Difference, differences, digest
 from gpuready.kube.errors import NotFound
@@ -46,8 +48,18 @@ class Applied:
         return self.change is not Change.NONE
 
 
+class Occupied(ApiError):
+    """Somebody else's object stands where ours should be, and says something else."""
+
+
+Fit = Callable[[Mapping[str, Any], Mapping[str, Any] | None], Mapping[str, Any]]
+
+
 class Applier:
-    """Remembers which values a server insists on, so that they are not fought over at every pass."""
+    """Remembers which values a server insists on, so that they are not fought over at every pass.
+
+    fit   (desired, live) -> what is wanted of this very object, where that depends on what is there
+    """
 
     def __init__(
         self,
@@ -55,11 +67,13 @@ class Applier:
         *,
         field_manager: str = names.FIELD_MANAGER,
         predecessors: Collection[str] = PREDECESSORS,
+        fit: Fit = lambda desired, live: desired,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client = client
         self._manager = field_manager
         self._predecessors = frozenset(predecessors)
+        self._fit = fit
         self._clock = clock
         self._written: dict[str, _Written] = {}
 
@@ -68,14 +82,23 @@ class Applier:
     ) -> Applied:
         """Server-side apply of `desired` when it is needed.
 
-        live     the object as the cache knows it, with managedFields; None when it is not there
+        live     the object as the cache knows it, with managedFields; None when the cache, which knows only
+                 what is ours, does not show it: then the server is asked, once
         returns  what changed and why; zero requests when nothing did
+        raises   Occupied beside ApiError
         """
-        marked = with_digest(desired)
+        marked = with_digest(self._fit(desired, live))
         identity = f"{resource.plural}/{key_of(marked)}"
         before = self._written.get(identity)
         if before is not None and before.lags_behind(marked, live, self._clock()):
             return Applied(before.after, Change.NONE, awaits_echo=live is None)
+        if live is None:
+            live = await self._find(resource, marked)
+            marked = with_digest(self._fit(desired, live))
+            if live is not None and is_strangers(marked, live, {*self._predecessors, self._manager}):
+                _refuse_other_content(marked, live)
+                self._written[identity] = _Written.of(marked, None, live, self._clock())
+                return Applied(live, Change.NONE, awaits_echo=True)
         change, found = decide(marked, live, predecessors=self._predecessors)
         if change is Change.REPAIRED and before is not None:
             found = before.without_insisted(marked, found)
@@ -92,13 +115,20 @@ class Applier:
         """The object is no longer ours to write."""
         self._written.pop(f"{resource.plural}/{key}", None)
 
+    async def _find(self, resource: Resource, desired: Mapping[str, Any]) -> dict[str, Any] | None:
+        meta = desired["metadata"]
+        try:
+            return await self._client.get(resource, meta["name"], meta.get("namespace"))
+        except NotFound:
+            return None
+
     async def _take_over(self, resource: Resource, live: Mapping[str, Any]) -> None:
         fields = taken_over(live["metadata"].get("managedFields") or [], self._predecessors, self._manager)
         meta = live["metadata"]
         patch: list[dict[str, Any]] = [{"op": "replace", "path": "/metadata/managedFields", "value": fields}]
-        if meta.get("resourceVersion"):
-            test = {"op": "test", "path": "/metadata/resourceVersion", "value": meta["resourceVersion"]}
-            patch.insert(0, test)
+        if version := meta.get("resourceVersion"):
+            # Who wrote in between is answered with Conflict; an operation "test" would make Invalid of it.
+            patch.insert(0, {"op": "replace", "path": "/metadata/resourceVersion", "value": version})
         try:
             await self._client.json_patch(resource, meta["name"], patch, meta.get("namespace"))
         except NotFound:
@@ -162,6 +192,39 @@ def decide(
     if _digest_on(live) != _digest_on(marked):
         return Change.DESIRED, found
     return (Change.REPAIRED, found) if found else (Change.NONE, ())
+
+
+def is_strangers(marked: Mapping[str, Any], live: Mapping[str, Any], known: Collection[str]) -> bool:
+    """Made by nobody of `known`, and not for the same controlling owner."""
+    meta = live["metadata"]
+    entries = [each for each in meta.get("managedFields") or () if not each.get("subresource")]
+    if _digest_on(live) or any(each.get("manager") in known for each in entries):
+        return False
+    ours, theirs = (_controllers(obj) for obj in (marked, live))
+    return not ours & theirs
+
+
+def _controllers(obj: Mapping[str, Any]) -> set[tuple[str, str]]:
+    owners = obj["metadata"].get("ownerReferences") or ()
+    return {(owner["apiVersion"], owner["kind"]) for owner in owners if owner.get("controller")}
+
+
+_OWNERSHIP = ("metadata.labels", "metadata.annotations", "metadata.ownerReferences")
+
+
+def _refuse_other_content(marked: Mapping[str, Any], live: Mapping[str, Any]) -> None:
+    """What says the same serves as well as ours; what says something else is not ours to change."""
+    found = [each for each in differences(marked, live) if not each.path.startswith(_OWNERSHIP)]
+    if not found:
+        return
+    kind, name = live["kind"], live["metadata"]["name"]
+    said = "; ".join(str(each) for each in found[:3])
+    more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+    raise Occupied(
+        f"there is a {kind} {name} that gpuready has not made: {said}{more}",
+        why="an object of somebody else is never written over",
+        next_step=f"delete or rename that {kind}; gpuready then makes its own",
+    )
 
 
 def taken_over(

@@ -73,6 +73,7 @@ APPLY_PATCH = "application/apply-patch+yaml"  # JSON is YAML
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 # For answers that nobody reads: without spec and status they are small, for the server too.
 METADATA_ONLY = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+METADATA_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 
 class KubeClient:
@@ -158,6 +159,20 @@ class KubeClient:
             item.setdefault("kind", resource.kind)
         return items, version
 
+    async def list_metadata(
+        self, resource: Resource, namespace: str | None = None, label_selector: str = ""
+    ) -> builtins.list[dict[str, Any]]:
+        """Only apiVersion, kind and metadata of each: the server leaves out the rest."""
+        items, _ = await self.list_decoded(
+            resource,
+            wire.decode_any,
+            namespace=namespace,
+            label_selector=label_selector,
+            accept=METADATA_LIST,
+        )
+        head = {"apiVersion": resource.api_version, "kind": resource.kind}
+        return [{**head, "metadata": item["metadata"]} for item in items]
+
     async def list_decoded(
         self,
         resource: Resource,
@@ -167,25 +182,27 @@ class KubeClient:
         label_selector: str = "",
         field_selector: str = "",
         limit: int = 500,
+        accept: str = JSON,
     ) -> tuple[builtins.list[T], str]:
         """Like `list`, but each object goes through `decode` page by page, so no page is kept as dicts."""
         params = _selectors(label_selector, field_selector) | {"limit": str(limit)}
         for restart in range(LIST_RESTARTS):
             try:
-                return await self._pages(resource.path(namespace=namespace), params, decode)
+                return await self._pages(resource.path(namespace=namespace), params, decode, accept)
             except Gone:  # the continue token outlived its snapshot
                 if restart == LIST_RESTARTS - 1:
                     raise
         raise AssertionError("unreachable")
 
     async def _pages(
-        self, path: str, params: dict[str, str], decode: Decode[T]
+        self, path: str, params: dict[str, str], decode: Decode[T], accept: str
     ) -> tuple[builtins.list[T], str]:
         items: builtins.list[T] = []
         token = ""
         while True:
             asked = params | ({"continue": token} if token else {})
-            page = _read(wire.decode_page, await self.raw("GET", path, params=asked), f"GET {path}")
+            answer = await self.raw("GET", path, params=asked, accept=accept)
+            page = _read(wire.decode_page, answer, f"GET {path}")
             if not page.is_list:  # an empty answer of somebody else must not pass for an empty cluster
                 raise _unusable(f"GET {path}", f"it is no list but {page.kind or 'has no kind'}")
             for raw in page.items or ():

@@ -31,6 +31,17 @@ class FakeApi:
         found = self.objects.get(resource.plural, [])
         return [decode(json.dumps(obj).encode()) for obj in found], "1"
 
+    async def list_metadata(self, resource: Resource, *args: Any) -> list[Object]:
+        if resource.plural in self.hidden:
+            raise self.hidden[resource.plural]
+        return []
+
+    async def get(self, resource: Resource, name: str, *args: Any) -> Object:
+        for obj in self.objects.get(resource.plural, []):
+            if obj["metadata"]["name"] == name:
+                return obj
+        raise error_of(404, {"message": f"{name} not found", "reason": "NotFound"})
+
     async def watch(self, resource: Resource, **options: Any) -> AsyncGenerator[Any, None]:
         options["opened"]()
         await asyncio.Event().wait()

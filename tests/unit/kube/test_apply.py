@@ -4,11 +4,14 @@ import copy
 from typing import Any
 
 import msgspec
+import pytest
 from tests.unit.kube.scripted_server import ScriptedServer, gives
 
 from gpuready import names
-from gpuready.kube.apply import ECHO_S, Applier, Change, decide, taken_over, with_digest
+from gpuready.kube.apply import ECHO_S, Applier, Change, Occupied, decide, taken_over, with_digest
 from gpuready.kube.resources import DAEMONSETS
+
+ABSENT = gives({"kind": "Status", "reason": "NotFound", "message": "not found", "code": 404}, 404)
 
 
 def daemonset(image: str = "a:1") -> dict[str, Any]:
@@ -39,12 +42,13 @@ async def test_an_unchanged_object_costs_no_request(server: ScriptedServer) -> N
 
 
 async def test_an_absent_object_is_created_with_its_digest(server: ScriptedServer) -> None:
-    server.answers = [gives(stored(daemonset()))]
+    server.answers = [ABSENT, gives(stored(daemonset()))]
 
     async with server.client() as client:
         done = await Applier(client).apply(DAEMONSETS, daemonset(), None)
 
-    sent = msgspec.json.decode(server.bodies[0])
+    sent = msgspec.json.decode(server.bodies[1])
+    assert [each.method for each in server.requests] == ["GET", "PATCH"]
     assert done.change is Change.CREATED
     assert sent["metadata"]["annotations"][names.DIGEST_ANNOTATION]
 
@@ -78,21 +82,21 @@ async def test_a_new_object_is_made_once_although_the_cache_does_not_show_it_yet
     server: ScriptedServer,
 ) -> None:
     now = [0.0]
-    server.answers = [gives(stored(daemonset()))]
+    server.answers = [ABSENT, gives(stored(daemonset()))] * 3
     async with server.client() as client:
         applier = Applier(client, clock=lambda: now[0])
         await applier.apply(DAEMONSETS, daemonset(), None)
 
         again = await applier.apply(DAEMONSETS, daemonset(), None)
-        assert (again.change, again.awaits_echo, len(server.requests)) == (Change.NONE, True, 1)
+        assert (again.change, again.awaits_echo, len(server.requests)) == (Change.NONE, True, 2)
 
         await applier.apply(DAEMONSETS, daemonset(), stored(daemonset()))
         await applier.apply(DAEMONSETS, daemonset(), None)
-        assert len(server.requests) == 2, "shown, and then deleted: made again at once"
+        assert len(server.requests) == 4, "shown, and then deleted: made again at once"
 
         now[0] += ECHO_S
         await applier.apply(DAEMONSETS, daemonset(), None)
-        assert len(server.requests) == 3, "not shown for so long: deleted before we saw it"
+        assert len(server.requests) == 6, "not shown for so long: deleted before we saw it"
 
 
 async def test_a_value_that_the_server_insists_on_is_not_fought_over(server: ScriptedServer) -> None:
@@ -116,14 +120,78 @@ async def test_an_object_of_the_original_is_taken_over_before_the_first_apply(se
     async with server.client() as client:
         done = await Applier(client).apply(DAEMONSETS, daemonset(), live)
 
-    test, move = msgspec.json.decode(server.bodies[0])
+    version, move = msgspec.json.decode(server.bodies[0])
     assert done.change is Change.TAKEN_OVER
     assert [each.headers["Content-Type"] for each in server.requests] == [
         "application/json-patch+json",
         "application/apply-patch+yaml",
     ]
-    assert test == {"op": "test", "path": "/metadata/resourceVersion", "value": "5"}
+    assert version == {"op": "replace", "path": "/metadata/resourceVersion", "value": "5"}
     assert [each["manager"] for each in move["value"]] == ["gpuready", "kubectl-label"]
+
+
+async def test_what_the_cache_does_not_show_is_looked_for_and_taken_over(server: ScriptedServer) -> None:
+    live = daemonset("a:0") | {"metadata": {**daemonset()["metadata"], "resourceVersion": "5"}}
+    live["metadata"]["managedFields"] = [{"manager": "gpu-operator", "operation": "Update", "fieldsV1": {}}]
+    server.answers = [gives(live), gives({}), gives(stored(daemonset(), version="7"))]
+
+    async with server.client() as client:
+        done = await Applier(client).apply(DAEMONSETS, daemonset(), None)
+
+    assert done.change is Change.TAKEN_OVER
+    assert [each.method for each in server.requests] == ["GET", "PATCH", "PATCH"]
+
+
+def strangers(image: str, **owner: Any) -> dict[str, Any]:
+    live = daemonset(image)
+    live["metadata"]["managedFields"] = [
+        {
+            "manager": "kubectl-create",
+            "operation": "Update",
+            "fieldsV1": {"f:spec": {"f:template": {"f:spec": {"f:containers": {}}}}},
+        }
+    ]
+    if owner:
+        live["metadata"]["ownerReferences"] = [{"apiVersion": "nvidia.com/v1", "controller": True, **owner}]
+    return live
+
+
+async def test_somebody_elses_object_is_not_written_over_but_named_with_its_field_and_manager(
+    server: ScriptedServer,
+) -> None:
+    server.answers = [gives(strangers("theirs:1"))]
+
+    async with server.client() as client:
+        with pytest.raises(Occupied) as refused:
+            await Applier(client).apply(DAEMONSETS, daemonset(), None)
+
+    for words in ("DaemonSet d", "theirs:1", "a:1", "(set by kubectl-create)", "delete or rename"):
+        assert words in str(refused.value)
+    assert [each.method for each in server.requests] == ["GET"]
+
+
+async def test_somebody_elses_object_that_says_the_same_serves_as_well(server: ScriptedServer) -> None:
+    server.answers = [gives(strangers("a:1"))]
+
+    async with server.client() as client:
+        done = await Applier(client).apply(DAEMONSETS, daemonset(), None)
+
+    assert (done.change, len(server.requests)) == (Change.NONE, 1)
+
+
+async def test_an_object_of_the_same_owner_that_a_backup_brought_back_is_no_strangers(
+    server: ScriptedServer,
+) -> None:
+    wanted = daemonset()
+    wanted["metadata"]["ownerReferences"] = strangers("", kind="ClusterPolicy", uid="new")["metadata"][
+        "ownerReferences"
+    ]
+    server.answers = [gives(strangers("a:0", kind="ClusterPolicy", uid="old")), gives(stored(wanted))]
+
+    async with server.client() as client:
+        done = await Applier(client).apply(DAEMONSETS, wanted, None)
+
+    assert done.change is Change.DESIRED
 
 
 def test_what_the_predecessor_owned_is_ours_by_apply_together_with_what_we_had() -> None:

@@ -6,10 +6,12 @@ observe (caches) -> plan (pure) -> apply and prune (only what differs) -> report
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
+from gpuready import names
 from gpuready.api.clusterpolicy import ClusterPolicy
 from gpuready.controller.caches import Caches
 from gpuready.controller.conditional import replacing
@@ -21,9 +23,11 @@ from gpuready.controller.nodes.loop import NodesLoop
 from gpuready.controller.nodes.summary import GPUNodeSummary
 from gpuready.controller.policy import pruning
 from gpuready.controller.policy.active import ActivePolicy
+from gpuready.controller.policy.left_behind import is_originals, left_behind
 from gpuready.controller.policy.namespace import missing_labels
 from gpuready.controller.policy.node_views import NodeViews
 from gpuready.controller.policy.plan import Plan, key_of, plan_of
+from gpuready.controller.policy.pod_marks import without_new_mark
 from gpuready.controller.policy.refusals import RETRY_S, Refusals
 from gpuready.controller.policy.status import (
     Observed,
@@ -36,7 +40,7 @@ from gpuready.controller.policy.view import facts_of, named_configs, view_of
 from gpuready.errors import ApiError, GPUReadyError
 from gpuready.kube.apply import ECHO_S, Applied, Applier, Change
 from gpuready.kube.client import KubeClient
-from gpuready.kube.errors import ApiStatusError, Away, NotFound, Unreachable, is_passing
+from gpuready.kube.errors import ApiStatusError, Away, Forbidden, NotFound, Unreachable, is_passing
 from gpuready.kube.events import NORMAL, WARNING, EventRecorder
 from gpuready.kube.resources import CLUSTER_POLICIES, NAMESPACES, resource_of
 from gpuready.kube.trimmed import Node
@@ -85,22 +89,23 @@ class PolicyLoop(Loop):
         self._own_image = own_image
         self._images = images or {}
         self._others = others
-        self._applier = Applier(client)
+        self._applier = Applier(client, fit=without_new_mark)
         self._refusals = Refusals()
         self._failing: set[str] = set()  # objects that the last pass could not write
         self._told: dict[str, str] = {}
         self._written: dict[str, float] = {}
         self._echoes = Echoes()
         self._ahead: dict[str, _Answer] = {}  # to our writes of DaemonSets that the cache does not show yet
+        self._originals: list[Mapping[str, Any]] | None = None  # its objects at this term's beginning
         self._rested_at = 0.0
         self.last_ready: float | None = None
         self.state = ""
         self._listen()
 
     def begin(self) -> None:
-        self._applier = Applier(self._client)
+        self._applier = Applier(self._client, fit=without_new_mark)
         self._refusals = Refusals()
-        self._failing, self._told = set(), {}
+        self._failing, self._told, self._originals = set(), {}, None
         self._written, self._echoes, self._rested_at, self._ahead = {}, Echoes(), 0.0, {}
         self.queue.add(KEY)
 
@@ -132,6 +137,8 @@ class PolicyLoop(Loop):
         elif self._current.effective is not None:
             # Nothing is applied, but what runs is still told.
             plan = self._plan(active, self._current.effective)
+        if plan is not None and active.policy is not None:
+            failures.update(await self._remove_left_behind(active.policy, plan))
         await self._report(active, plan, self._worth_telling(failures))
         self._refusals.keep(failures)
         if len(self._refusals):
@@ -257,7 +264,31 @@ class PolicyLoop(Loop):
         self._worth_telling(failures | hidden)  # there is no status to tell it: the log does
         self._come_again(failures)
 
-    async def _delete(self, objects: list[Mapping[str, Any]]) -> Failures:
+    async def _remove_left_behind(self, policy: ClusterPolicy, plan: Plan) -> Failures:
+        """What the original operator made and nobody wants; after `_apply`, which takes over the rest."""
+        uids = {each["metadata"]["uid"] for each in self._caches.policies.values()}
+        if self._originals is None:
+            try:
+                self._originals = await self._find_originals(uids)
+            except Away:
+                raise
+            except ApiError as exc:
+                return {"objects of the original operator": exc}
+        if not self._originals:
+            return {}
+        return await self._delete(left_behind(self._originals, uids, policy, self._view(), plan))
+
+    async def _find_originals(self, policies: Collection[str]) -> list[Mapping[str, Any]]:
+        """Asked once a term: nobody makes such objects while we lead. What we may not see stays."""
+        found: list[Mapping[str, Any]] = []
+        for cache in self._caches.of_objects():
+            resource = cache.resource
+            namespace = self._caches.namespace if resource.namespaced else None
+            with suppress(Forbidden):
+                found += await self._client.list_metadata(resource, namespace, f"!{names.OPERAND_LABEL}")
+        return [obj for obj in found if is_originals(obj, policies)]
+
+    async def _delete(self, objects: Sequence[Mapping[str, Any]]) -> Failures:
         failures: Failures = {}
         for obj in objects:
             kind, namespace, name = key_of(obj)

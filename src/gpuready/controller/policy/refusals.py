@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuready.errors import GPUReadyError
+from gpuready.kube.apply import Occupied
 from gpuready.kube.compare import digest
 from gpuready.kube.errors import ApiStatusError
 
@@ -42,7 +43,7 @@ class Refusals:
         return None
 
     def add(self, key: str, desired: Mapping[str, Any], error: GPUReadyError) -> None:
-        if isinstance(error, ApiStatusError) and _blames_the_object(error):
+        if isinstance(error, Occupied) or (isinstance(error, ApiStatusError) and _blames_the_object(error)):
             self._known[key] = _Refusal(digest(desired), self._clock() + RETRY_S, error)
 
     def keep(self, keys: Collection[str]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from gpuready import names
 from gpuready.controller.policy import pruning
 from gpuready.controller.policy.plan import Plan, key_of
+from gpuready.controller.policy.pod_marks import without_new_mark
 from gpuready.kube.apply import Change, decide, with_digest
 from gpuready.kube.compare import Difference, dropped
 from gpuready.tools.plan.forecast import Fate, Field, ObjectChange
@@ -31,7 +32,7 @@ def changes_of(plan: Plan, look: Look) -> list[ObjectChange]:
 def _applied(obj: Object, live: Object | None) -> ObjectChange | None:
     if live is None:
         return _change(Fate.CREATED, obj)
-    marked = with_digest(obj)
+    marked = with_digest(without_new_mark(obj, live))
     change, found = decide(marked, live)
     if change is Change.REPAIRED:
         # A field that is ours and differs all the same is the server's own spelling: it is left alone.

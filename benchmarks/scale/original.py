@@ -68,7 +68,7 @@ async def _to_ready(stage: Stage, policy: Object) -> list[Value]:
     await stage.cluster.apply(policy)
     await _is_ready(stage, policy["metadata"]["name"])
     ready_s = time.perf_counter() - begin
-    cpu_values = cpu.values()
+    cpu_values = cpu.values("ready")
     await changes.quiet(stage)
     lines = asked(stage.cluster, start, PROGRAM)
     return [

@@ -10,6 +10,7 @@ node, which the same two cores have to take in here, and which come from the nod
 
 from __future__ import annotations
 
+import asyncio
 import time
 from datetime import UTC, datetime
 
@@ -62,9 +63,12 @@ async def _to_ready(stage: Stage, agents: StandIns) -> list[Value]:
     cpu = Cpu(stage)
     start, begin = datetime.now(UTC), time.perf_counter()
     await stage.cluster.apply(policy(driver={"enabled": False}, gfd={"enabled": False}))
+    async with asyncio.timeout(60 + stage.count / 10):
+        await agents.complete.wait()
+    cpu_values = cpu.values("all of its own written")
     await _all_ready(stage, stage.count)
     ready_s = time.perf_counter() - begin
-    cpu_values = cpu.values()
+    cpu_values += cpu.values("ready")
     await _check(stage)
     await changes.quiet(stage)
     lines = asked(stage.cluster, start)

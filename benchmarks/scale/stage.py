@@ -108,9 +108,11 @@ class Cpu:
         self._pids = {"operator": stage.pid, **stage.servers}
         self._before = self._now()
 
-    def values(self) -> list[Value]:
+    def values(self, until: str) -> list[Value]:
         now = self._now()
-        return [Value(f"{name}, CPU to ready", [now[name] - self._before[name]], "s") for name in self._pids]
+        spent = {name: now[name] - self._before[name] for name in self._pids}
+        each = [Value(f"{name}, CPU to {until}", [seconds], "s") for name, seconds in spent.items()]
+        return [*each, Value(f"all of them, CPU to {until}", [sum(spent.values())], "s")]
 
     def _now(self) -> dict[str, float]:
         return {name: processes.cpu_s(pid) for name, pid in self._pids.items()}

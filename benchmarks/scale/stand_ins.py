@@ -29,6 +29,7 @@ class StandIns:
         self._tasks: list[asyncio.Task[None]] = []
         self._gpu_nodes: asyncio.Queue[str] = asyncio.Queue()
         self._cpu_before = 0.0
+        self.complete = asyncio.Event()  # as many GPUNodes as were waited for are there
 
     @property
     def cpu_s(self) -> float:
@@ -59,6 +60,7 @@ class StandIns:
             self._seen.add(name)
             waiting.append(name)
             if len(self._seen) >= self._count:
+                self.complete.set()
                 for each in waiting:
                     self._gpu_nodes.put_nowait(each)
                 waiting.clear()

@@ -8,13 +8,13 @@ another order.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any
 
 import msgspec
+
+from gpuready.kube.quantity import find_quantity
 
 # Lists that are maps in disguise, and what identifies an entry (x-kubernetes-list-map-keys of the API).
 _LIST_KEYS: dict[str, tuple[str, ...]] = {
@@ -136,31 +136,12 @@ def _same(want: Any, have: Any, steps: _Steps) -> bool:
     if not want and not have:
         return True  # the server leaves out what is empty
     if _is_quantity(steps):
-        return _quantity(want) is not None and _quantity(want) == _quantity(have)
+        return find_quantity(want) is not None and find_quantity(want) == find_quantity(have)
     return False
 
 
 def _is_quantity(steps: _Steps) -> bool:
     return bool(steps) and (steps[-1] in _QUANTITY_FIELDS or (len(steps) > 1 and steps[-2] in _QUANTITY_MAPS))
-
-
-_QUANTITY = re.compile(r"^([+-]?[0-9.]+)(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E|e[+-]?\d+|E[+-]?\d+)?$")
-_SUFFIX = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-
-
-def _quantity(text: Any) -> Decimal | None:
-    match = _QUANTITY.match(str(text))
-    if match is None:
-        return None
-    try:
-        number, suffix = Decimal(match.group(1)), match.group(2) or ""
-    except ArithmeticError:
-        return None
-    if suffix.endswith("i"):
-        return number * Decimal(1024 ** (1 + "KMGTPE".index(suffix[0])))
-    if suffix in _SUFFIX:
-        return number.scaleb(_SUFFIX[suffix])
-    return number.scaleb(int(suffix[1:])) if suffix else number
 
 
 def _unnamed(

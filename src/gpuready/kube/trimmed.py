@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from gpuready.kube.quantity import find_whole
+
 KEPT_ANNOTATIONS = ("nvidia.com/", "gpuready.dev/", "nfd.node.kubernetes.io/")
 
 
@@ -292,9 +294,8 @@ def _extended_limits(spec: _WirePodSpec) -> dict[str, int]:
 
 def _extended(container: _WireContainer) -> dict[str, int]:
     limits = container.resources.limits or container.resources.requests
-    return {
-        shared(name): int(value) for name, value in limits.items() if "/" in name and str(value).isdigit()
-    }
+    counts = {name: find_whole(value) for name, value in limits.items() if "/" in name}
+    return {shared(name): count for name, count in counts.items() if count is not None}
 
 
 def _container_status(wire: _WireContainerStatus) -> ContainerStatus:

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from gpuready.kube.quantity import find_whole
+
 Object = Mapping[str, Any]
 # Of one node, by resource: ("namespace/name" of a pod, how many it holds).
 Holders = dict[str, list[tuple[str, int]]]
-_MOST_DIGITS = 18
 _KEEPS_AWAY = ("NoSchedule", "NoExecute")
 # The DaemonSet controller gives each of its pods these.
 _DAEMON_TOLERATIONS: tuple[Object, ...] = tuple(
@@ -171,8 +172,7 @@ def quantities(node: Object, part: str, prefix: str = "nvidia.com/") -> dict[str
 
 def _number(value: Any) -> int:
     """A whole number of devices; 0 for what is none."""
-    text = str(value)
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else 0
+    return find_whole(value) or 0
 
 
 def holders_by_node(pods: Iterable[Object]) -> dict[str, Holders]:

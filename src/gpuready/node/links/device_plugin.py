@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuready.chain.device_plugin import PluginRecord
+from gpuready.kube.quantity import find_whole
 
 RECORD = "device-plugin.json"
 _PREFIX = "nvidia.com/"
@@ -34,5 +35,5 @@ def record_of(row: Mapping[str, Any] | None) -> PluginRecord | None:
 
 def gpu_quantities(resources: Mapping[str, Any] | None) -> dict[str, int]:
     """Capacity or allocatable of a Node, reduced to whole numbers of names under nvidia.com/."""
-    rows = (resources or {}).items()
-    return {name: int(value) for name, value in rows if name.startswith(_PREFIX) and str(value).isdigit()}
+    rows = {name: find_whole(value) for name, value in (resources or {}).items() if name.startswith(_PREFIX)}
+    return {name: count for name, count in rows.items() if count is not None}

@@ -13,8 +13,7 @@ from aiohttp import web
 from tests.unit.kube.certificates import certificate
 from tests.unit.kube.scripted_server import ScriptedServer, gives, node, refuses
 
-from gpuready.kube import client as clients
-from gpuready.kube import errors
+from gpuready.kube import answers, errors
 from gpuready.kube.access import TokenFile, in_cluster
 from gpuready.kube.client import KubeClient
 from gpuready.kube.resources import DAEMONSETS, NODES
@@ -131,7 +130,7 @@ async def test_a_kept_connection_that_the_server_closed_costs_one_more_try_for_w
 async def test_an_answer_without_an_end_is_given_up_not_kept(
     server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clients, "MAX_ANSWER_BYTES", 1 << 20)
+    monkeypatch.setattr(answers, "MAX_ANSWER_BYTES", 1 << 20)
     written = [0]
 
     async def flood(request: web.Request) -> web.StreamResponse:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -104,6 +105,18 @@ async def test_a_gate_that_is_spoiled_is_written_again(cluster, name):
 
     await until(lambda: path.read_text().startswith(before), f"{name} to be as before")
     assert await cluster.allocatable("l4") == 2
+
+
+@pytest.mark.parametrize("file", [f"{GATES}/driver-ready", f"{GATES}/driver-ready.json", RECORD, DESIRED])
+async def test_a_pipe_in_the_place_of_a_file_stops_nobody_and_the_file_comes_back(cluster, file):
+    """Whoever opens a pipe waits for its other end for ever."""
+    path = cluster.node_root("l4") / file
+
+    os.mkfifo(path.with_name("pipe"))
+    path.with_name("pipe").rename(path)
+
+    await until(path.is_file, f"{file} to be a file again")
+    await whole(cluster, "l4")
 
 
 async def test_a_directory_that_cannot_be_written_is_named_and_stops_nobody(cluster):

@@ -14,7 +14,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self
 
-from gpuready.node.files import write_if_changed
+from gpuready.node.files import find_object, write_if_changed
+from gpuready.shape import Needed
 
 
 class Source(StrEnum):
@@ -64,12 +65,28 @@ class Desired:
         )
 
 
+_ERROR = {"reason": str, "message": str, "nextStep": str, "evidence": [str]}
+_SHAPE = Needed(
+    {
+        "operand": str,
+        "bootId": str,
+        "generation": int,
+        "source": Source,
+        "config": {},
+        "error": _ERROR,
+        "configName": str,
+        "digest": str,
+    },
+    ("operand",),
+)
+
+
 def find(directory: Path, operand: str, boot_id: str = "") -> Desired | None:
     """This boot's wish; any boot's when `boot_id` is "". None when absent, stale or unreadable."""
-    try:
-        wish = Desired.from_json(json.loads(path_of(directory, operand).read_bytes()))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    row = find_object(path_of(directory, operand), _SHAPE)
+    if row is None:
         return None
+    wish = Desired.from_json(row)
     return wish if not boot_id or wish.boot_id == boot_id else None
 
 

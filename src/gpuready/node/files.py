@@ -1,17 +1,52 @@
-"""Files that other programs watch: written whole or not at all, and only when they differ."""
+"""Files that other programs watch: written whole or not at all, and only when they differ.
+
+And read as what anybody may have put there: a directory, a pipe, something without end, half a record.
+"""
 
 from __future__ import annotations
 
+import errno
+import json
 import os
+import stat
 from pathlib import Path
+from typing import Any
 
+from gpuready.shape import Shape, check
+
+MOST_BYTES = 4 * 2**20  # the largest of them, a sharing configuration, has at most the 1 MiB of a ConfigMap
 _NEW_FILE_MODE = 0o644
+
+
+def read_regular(path: Path) -> bytes:
+    """The content of an ordinary file.
+
+    raises  OSError, also for what blocks its reader or never ends (a FIFO, a device), and for more than
+            `MOST_BYTES`
+    """
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise OSError(errno.EINVAL, "it is no ordinary file", str(path))
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
+    return content
+
+
+def find_object(path: Path, shape: Shape) -> dict[str, Any] | None:
+    """The JSON object in a file; None when there is none, or one in which a field is not of its shape."""
+    try:
+        row = json.loads(read_regular(path))
+        check(row, shape)
+    except (OSError, ValueError, RecursionError):  # ShapeError is a ValueError
+        return None
+    return row if isinstance(row, dict) else None
 
 
 def write_atomic(path: Path, content: bytes, mode: int | None = None) -> None:
     """Replace `path` in one step; its directory is made if it is missing.
 
-    mode    of the new file; None keeps the mode that `path` has, 0644 for a new file
+    mode    of the new file; None keeps the mode of the file at `path`, 0644 for a new one
     raises  OSError; the old file is then untouched and nothing is left beside it
     """
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -27,7 +62,7 @@ def write_atomic(path: Path, content: bytes, mode: int | None = None) -> None:
 def write_if_changed(path: Path, content: bytes, mode: int | None = None) -> bool:
     """`write_atomic` unless the file already holds `content`; tells whether it wrote."""
     try:
-        if path.read_bytes() == content:
+        if read_regular(path) == content:
             return False
     except OSError:
         pass
@@ -44,6 +79,7 @@ def _write(path: Path, content: bytes, mode: int) -> None:
 
 def _mode_of(path: Path) -> int:
     try:
-        return path.stat().st_mode & 0o7777
+        mode = path.lstat().st_mode
     except OSError:
         return _NEW_FILE_MODE
+    return mode & 0o7777 if stat.S_ISREG(mode) else _NEW_FILE_MODE

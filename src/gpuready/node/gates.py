@@ -16,7 +16,7 @@ from typing import Any
 
 from gpuready import names
 from gpuready.chain.verdict import Verdict
-from gpuready.node.files import write_atomic, write_if_changed
+from gpuready.node.files import find_object, write_atomic, write_if_changed
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,7 @@ def state_of(directory: Path, gate: str, boot_id: str) -> GateState:
 
 def read_record(directory: Path, gate: str) -> dict[str, Any] | None:
     """The record beside a gate; None when there is none or it cannot be read."""
-    try:
-        row = json.loads((directory / f"{gate}.json").read_bytes())
-    except (OSError, ValueError):
-        return None
-    return row if isinstance(row, dict) else None
+    return find_object(directory / f"{gate}.json", {})
 
 
 def open_gate(

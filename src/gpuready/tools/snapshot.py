@@ -18,8 +18,8 @@ from gpuready.errors import UsageError
 from gpuready.kube.client import KubeClient
 from gpuready.kube.errors import NotFound
 from gpuready.kube.resources import CLUSTER_POLICIES, DAEMONSETS, GPU_NODES, NODES, PODS, Resource
-from gpuready.tools import shape
-from gpuready.tools.shape import ShapeError
+from gpuready.shape import ShapeError, check
+from gpuready.tools.shape import BUNDLE
 
 Object = dict[str, Any]
 FORMAT = "gpuready.dev/bundle/v1"
@@ -58,7 +58,7 @@ class Snapshot:
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Self:
         """raises  ShapeError when something that the analysis reads is not what it must be"""
-        shape.check(row, shape.BUNDLE)
+        check(row, BUNDLE)
         return cls(
             nodes=list(row.get("nodes") or ()),
             gpu_nodes=list(row.get("gpunodes") or ()),

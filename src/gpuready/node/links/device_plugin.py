@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from gpuready.chain.device_plugin import PluginRecord
 from gpuready.kube.quantity import find_whole
+from gpuready.node.files import find_object
+from gpuready.node.records import PLUGIN_RECORD
 
 RECORD = "device-plugin.json"
 _PREFIX = "nvidia.com/"
 
 
 def find_record_row(records: Path, boot_id: str) -> dict[str, Any] | None:
-    """The record file as it stands; None when absent, unreadable or of another boot."""
-    try:
-        row = json.loads((records / RECORD).read_bytes())
-    except (OSError, ValueError):
-        return None
-    if not isinstance(row, dict) or (boot_id and row.get("bootId") != boot_id):
-        return None
-    return row
+    """The record file as it stands; None when absent, spoiled or of another boot."""
+    row = find_object(records / RECORD, PLUGIN_RECORD)
+    return None if row is None or (boot_id and row.get("bootId") != boot_id) else row
 
 
 def record_of(row: Mapping[str, Any] | None) -> PluginRecord | None:
-    """None also for a record that does not read as one."""
-    try:
-        return PluginRecord.from_json(row) if row else None
-    except (KeyError, TypeError, ValueError):
-        return None
+    return PluginRecord.from_json(row) if row else None
 
 
 def gpu_quantities(resources: Mapping[str, Any] | None) -> dict[str, int]:

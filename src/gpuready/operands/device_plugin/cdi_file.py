@@ -56,8 +56,8 @@ class Place:
 
 def refresh(place: Place, gpus: Sequence[GPU], effective: Effective) -> Written:
     """Bring the file up to date; writes only what differs, and nothing that would stop a container."""
-    if not needs_cdi(effective.strategies):
-        place.file.unlink(missing_ok=True)  # nobody would keep it true
+    if not needs_cdi(effective.strategies) and (error := _remove(place)):
+        return Written(error=error)
     if not (needs_cdi(effective.strategies) or effective.pass_device_specs):
         return Written()
     hooks = (effective.hook_path, *_HOOKS)
@@ -70,6 +70,15 @@ def refresh(place: Place, gpus: Sequence[GPU], effective: Effective) -> Written:
     if not needs_cdi(effective.strategies) or not here:
         return Written(without=without, nodes=nodes)
     return _write(place, scan, here, without, effective)
+
+
+def _remove(place: Place) -> str:
+    """Nobody would keep it true; why it is still there."""
+    try:
+        place.file.unlink(missing_ok=True)
+    except OSError as exc:
+        return f"cannot remove {place.named}: {exc.strerror}"
+    return ""
 
 
 def _write(

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuready.errors import GPUReadyError, PolicyError
+from gpuready.node.files import read_regular
 from gpuready.node.root import Root
 from gpuready.operands.device_plugin.config import Chosen, ConfigError, effective_of
 from gpuready.operands.device_plugin.settings import Settings
@@ -27,14 +28,14 @@ def choose(settings: Settings, root: Root, boot: str, before: Chosen) -> Chosen:
     if path is None:
         return before if before.effective else Chosen(effective=effective_of(settings, {}))
     try:
-        raw = path.read_bytes()
+        raw = read_regular(path)
     except OSError:
         return _absent(settings, path, before)
     if raw == before.raw and (before.effective or before.error):
         return before
     try:
         return _parse(settings, raw, boot, before)
-    except (PolicyError, ValueError, TypeError, AttributeError) as exc:
+    except (PolicyError, ValueError, TypeError, AttributeError, RecursionError) as exc:
         return _bad(exc, raw, before)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from gpuready import names
 from gpuready.node import gates
+from gpuready.node.files import read_regular
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ def read_gate(directory: Path | None, boot: str, before: Gate) -> Gate:
 def _assignments(path: Path) -> dict[str, str]:
     """The shell assignments of the file; no shell reads them here."""
     try:
-        lines = path.read_text(errors="replace").splitlines()
+        lines = read_regular(path).decode(errors="replace").splitlines()
     except OSError:
         return {}
     pairs = [line.split("=", 1) for line in lines if "=" in line and not line.startswith("#")]

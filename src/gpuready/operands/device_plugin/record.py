@@ -60,10 +60,10 @@ def remembered(row: Mapping[str, Any], boot: str) -> tuple[list[Card], dict[str,
         card = Card(
             uuid=device["uuid"],
             index=device["index"],
-            minor=device.get("minor", device["index"]),
+            minor=device["index"] if device.get("minor") is None else device["minor"],
             product=device["product"],
             memory_mib=device["memoryMib"],
-            pci_address=device.get("pciAddress", ""),
+            pci_address=device.get("pciAddress") or "",
             numa_node=device.get("numaNode"),
         )
         cards.append(card)
@@ -139,8 +139,8 @@ def _health_from(device: Mapping[str, Any]) -> Health:
         return Health(last_xid=last)
     return Health(
         healthy=False,
-        reason=device["reason"],
-        message=device.get("message", ""),
+        reason=device.get("reason") or "",
+        message=device.get("message") or "",
         recovery=recovery,
         last_xid=last,
         needs_reset=recovery in (Recovery.RESET, Recovery.REMAP),

@@ -12,7 +12,8 @@ from typing import Any
 
 from gpuready.gpu.health import Health
 from gpuready.log import get_logger
-from gpuready.node.files import write_atomic
+from gpuready.node.files import find_object, read_regular, write_atomic
+from gpuready.node.records import PLUGIN_RECORD
 from gpuready.operands.device_plugin.record import (
     differ_in_bursts_alone,
     remembered,
@@ -51,16 +52,15 @@ class Recorder:
     def remember(self) -> tuple[list[Card], dict[str, Health]]:
         """A plugin that restarts within a boot knows which GPUs there were and what XIDs did to them."""
         try:
-            return remembered(json.loads(self._path.read_bytes()), self._boot) if self._path else ([], {})
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return remembered(self._find(), self._boot)
+        except (ValueError, OverflowError):  # a time or a recovery that is none
             return [], {}
 
     def remember_allocations(self) -> Mapping[str, Any]:
-        try:
-            found = json.loads(self._path.read_bytes()) if self._path else {}
-            return remembered_allocations(found, self._boot)
-        except (OSError, ValueError, AttributeError):
-            return {}
+        return remembered_allocations(self._find(), self._boot)
+
+    def _find(self) -> Mapping[str, Any]:
+        return (find_object(self._path, PLUGIN_RECORD) if self._path else None) or {}
 
     def write(self, record: Mapping[str, Any], *, at_once: bool = False) -> None:
         if self._path is None or (record == self._written and self._is_untouched(self._path)):
@@ -85,6 +85,6 @@ class Recorder:
     def _is_untouched(self, path: Path) -> bool:
         """Nobody has removed or overwritten what we wrote: it is all that the node agent knows of us."""
         try:
-            return path.read_bytes() == self._content
+            return read_regular(path) == self._content
         except OSError:
             return False

@@ -16,7 +16,7 @@ from typing import Any
 from gpuready.errors import GPUReadyError
 from gpuready.gpu.sharing import device_of
 from gpuready.log import Logger
-from gpuready.node.files import write_if_changed
+from gpuready.node.files import find_object, write_if_changed
 from gpuready.operands.node_agent.events import SAME_GPU, WARNING, repeated_gpu
 from gpuready.operands.node_agent.holders import Holding
 
@@ -195,8 +195,5 @@ def _identity(pod: Holding) -> tuple[str, str, str]:
 
 
 def _read_told(path: Path, boot_id: str) -> list[str]:
-    try:
-        row = json.loads(path.read_bytes())
-        return [str(key) for key in row["repeatedTold"]] if row["bootId"] == boot_id else []
-    except (OSError, ValueError, KeyError, TypeError):
-        return []
+    row = find_object(path, {"bootId": str, "repeatedTold": [str]}) or {}
+    return list(row.get("repeatedTold") or ()) if row.get("bootId") == boot_id else []

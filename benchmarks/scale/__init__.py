@@ -7,7 +7,8 @@ measured in the same run: the same nodes, an API server of its own started the s
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import traceback
+from collections.abc import Awaitable, Iterable
 
 from benchmarks.figures import Figure
 from benchmarks.harness import Run
@@ -35,10 +36,19 @@ async def _at(count: int, run: Run, *, is_largest: bool) -> list[Figure]:
         this = Round(count, run, last=number == rounds, long_rest=run.full and is_largest)
         run.say(f"  {count} nodes, round {number} of {rounds}")
         if original.is_here():
-            theirs.append(await original.measure(this))
-        mine.append(await ours.measure(this))
+            theirs.append(await _or_why_not(original.measure(this), run))
+        mine.append(await _or_why_not(ours.measure(this), run))
     figures = [*_figures(f"{count} nodes", mine), _labels_ratio(count, mine, theirs)]
     return figures + _figures(f"{count} nodes, the original", theirs)
+
+
+async def _or_why_not(measuring: Awaitable[list[Value]], run: Run) -> list[Value]:
+    """One round of one operator that cannot be measured must not cost the hour that the others took."""
+    try:
+        return await measuring
+    except Exception as exc:
+        run.say(traceback.format_exc())
+        return [Value("a round that failed", [], note=f"{type(exc).__name__}: {exc}".splitlines()[0])]
 
 
 def _figures(prefix: str, rounds: Iterable[list[Value]]) -> list[Figure]:
@@ -61,11 +71,11 @@ def _figures(prefix: str, rounds: Iterable[list[Value]]) -> list[Figure]:
 
 def _labels_ratio(count: int, mine: list[list[Value]], theirs: list[list[Value]]) -> Figure:
     """Round by round: both met the same machine."""
-    pairs = zip(_seconds(mine), _seconds(theirs), strict=bool(theirs))
-    ratios = [here / there for here, there in pairs]
+    pairs = zip(map(_labels_s, mine), map(_labels_s, theirs), strict=bool(theirs))
+    ratios = [here / there for here, there in pairs if here and there]
     name = f"{count} nodes: all labels / the original's in the same round"
     return Figure(name, ratios, "", owed=LABELS_OWED, note="" if theirs else NOT_HERE)
 
 
-def _seconds(rounds: list[list[Value]]) -> list[float]:
-    return [value.numbers[0] for values in rounds for value in values if value.name == LABELS]
+def _labels_s(values: list[Value]) -> float | None:
+    return next((value.numbers[0] for value in values if value.name == LABELS), None)

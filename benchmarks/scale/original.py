@@ -26,7 +26,18 @@ from tests.sim.operator_cluster import POLICIES, Object, labels, wait_http
 from benchmarks.requests import asked, by_kind
 from benchmarks.scale import changes
 from benchmarks.scale.nodes import create_nodes
-from benchmarks.scale.stage import LABELS, READY, Cpu, Round, Stage, Value, bare_cluster, last_of, memory
+from benchmarks.scale.stage import (
+    LABELS,
+    READY,
+    Cpu,
+    Round,
+    Stage,
+    Value,
+    bare_cluster,
+    last_of,
+    memory,
+    patience_s,
+)
 from gpuready_sim.client import CRDS, NODES
 from gpuready_sim.cluster.control_plane import OPERATOR_NAMESPACE
 from gpuready_sim.cluster.handle import Cluster
@@ -96,7 +107,7 @@ async def _is_ready(stage: Stage, name: str) -> None:
     def is_so(policy: Object) -> bool:
         return (policy.get("status") or {}).get("state") == "ready"
 
-    await stage.cluster.wait(POLICIES, name, until=is_so, timeout_s=60 + stage.count / 10)
+    await stage.cluster.wait(POLICIES, name, until=is_so, timeout_s=patience_s(stage.count))
 
 
 # --- its checkout ---------------------------------------------------------------------------------------

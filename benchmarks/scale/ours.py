@@ -30,7 +30,18 @@ from benchmarks import processes
 from benchmarks.requests import OPERATOR, asked, by_kind
 from benchmarks.scale import changes
 from benchmarks.scale.nodes import create_nodes
-from benchmarks.scale.stage import LABELS, READY, Cpu, Round, Stage, Value, bare_cluster, last_of, memory
+from benchmarks.scale.stage import (
+    LABELS,
+    READY,
+    Cpu,
+    Round,
+    Stage,
+    Value,
+    bare_cluster,
+    last_of,
+    memory,
+    patience_s,
+)
 from benchmarks.scale.stand_ins import StandIns
 from gpuready_sim.client import NODES
 from gpuready_sim.cluster.control_plane import install_crds
@@ -63,7 +74,7 @@ async def _to_ready(stage: Stage, agents: StandIns) -> list[Value]:
     cpu = Cpu(stage)
     start, begin = datetime.now(UTC), time.perf_counter()
     await stage.cluster.apply(policy(driver={"enabled": False}, gfd={"enabled": False}))
-    async with asyncio.timeout(60 + stage.count / 10):
+    async with asyncio.timeout(patience_s(stage.count)):
         await agents.complete.wait()
     cpu_values = cpu.values("all of its own written")
     await _all_ready(stage, stage.count)
@@ -113,7 +124,7 @@ async def _all_ready(stage: Stage, count: int) -> None:
         nodes = status.get("nodes") or {}
         return status.get("state") == "ready" and (nodes["gpu"], nodes["ready"]) == (count, count)
 
-    await stage.cluster.wait(POLICIES, POLICY, until=is_so, timeout_s=60 + count / 10)
+    await stage.cluster.wait(POLICIES, POLICY, until=is_so, timeout_s=patience_s(count))
 
 
 async def _check(stage: Stage) -> None:

@@ -68,6 +68,11 @@ class Stage:
     servers: Mapping[str, int]
 
 
+def patience_s(count: int) -> float:
+    """How long to wait for so many nodes on a machine that has a tenth of itself to give."""
+    return 120 + count / 2
+
+
 @asynccontextmanager
 async def bare_cluster(name: str) -> AsyncIterator[tuple[Cluster, dict[str, int]]]:
     """An API server with our namespace, where nothing acts on nodes or DaemonSets; with its pids."""

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from gpuready import names
 from gpuready.controller.nodes.summary import GPUNodeSummary, decode_gpunode
 from gpuready.kube import resources
@@ -72,6 +74,18 @@ def _decode_own_node(raw: bytes) -> Node:
     return node
 
 
+class _Name(msgspec.Struct, rename="camel"):
+    name: str
+    namespace: str = ""
+    resource_version: str = ""
+
+
+class Existing(msgspec.Struct):
+    """All that is kept of an object: that it is there."""
+
+    metadata: _Name
+
+
 @dataclass(frozen=True)
 class Caches:
     """One watch per kind; `owned` is keyed by kind ("DaemonSet").
@@ -79,6 +93,8 @@ class Caches:
     A kind that the server keeps from us stays unsynced: nobody may take it for empty, the rest goes on.
 
     service_monitor_crd   empty while the API server knows no ServiceMonitors; they are watched only then
+
+    secrets, priority_classes   what a policy may name and we only ask whether it exists
 
     own_pods   the node agent's and the driver's: the two whose absence their node cannot explain itself
     """
@@ -89,6 +105,8 @@ class Caches:
     gpu_nodes: WatchCache[GPUNodeSummary]
     own_pods: WatchCache[Pod]
     configmaps: WatchCache[dict[str, Any]]
+    secrets: WatchCache[Existing]
+    priority_classes: WatchCache[Existing]
     owned: Mapping[str, WatchCache[dict[str, Any]]]
     service_monitors: WatchCache[dict[str, Any]]
     service_monitor_crd: WatchCache[dict[str, Any]]
@@ -108,6 +126,16 @@ class Caches:
                 contact=contact,
             )
 
+        def existing(kind: Resource) -> WatchCache[Existing]:
+            return WatchCache(
+                client,
+                kind,
+                namespace=namespace if kind.namespaced else None,
+                decode=msgspec.json.Decoder(Existing).decode,
+                contact=contact,
+                metadata_only=True,
+            )
+
         own_pods = WatchCache(
             client,
             resources.PODS,
@@ -124,6 +152,8 @@ class Caches:
             gpu_nodes=WatchCache(client, resources.GPU_NODES, decode=decode_gpunode, contact=contact),
             own_pods=own_pods,
             configmaps=WatchCache(client, resources.CONFIGMAPS, namespace=namespace, contact=contact),
+            secrets=existing(resources.SECRETS),
+            priority_classes=existing(resources.PRIORITY_CLASSES),
             owned={kind.kind: owned_of(kind) for kind in OWNED_KINDS},
             service_monitors=owned_of(resources.SERVICE_MONITORS),
             service_monitor_crd=WatchCache(
@@ -145,7 +175,8 @@ class Caches:
     def all(self) -> list[WatchCache[Any]]:
         first: list[WatchCache[Any]] = [self.policies, self.nodes, self.gpu_nodes]
         last = [self.service_monitor_crd, self.own_namespace]
-        return [*first, self.own_pods, self.configmaps, *self.owned.values(), *last]
+        first += [self.own_pods, self.configmaps, self.secrets, self.priority_classes]
+        return [*first, *self.owned.values(), *last]
 
     @property
     def _watching(self) -> list[WatchCache[Any]]:
@@ -205,6 +236,19 @@ class Caches:
     def cache_of(self, kind: str) -> WatchCache[dict[str, Any]]:
         """Of a kind that our manifests use."""
         return self.service_monitors if kind == resources.SERVICE_MONITORS.kind else self.owned[kind]
+
+    def existing(self) -> dict[str, set[str]]:
+        """Kind -> names of what pods may refer to; a kind that is kept from us is left out."""
+        found: dict[str, WatchCache[Any]] = {
+            "ConfigMap": self.configmaps,
+            "Secret": self.secrets,
+            "PriorityClass": self.priority_classes,
+        }
+        return {
+            kind: {key.rpartition("/")[2] for key in cache.keys()}  # noqa: SIM118
+            for kind, cache in found.items()
+            if cache.synced
+        }
 
     def of_objects(self) -> list[WatchCache[dict[str, Any]]]:
         """Those of the kinds that our manifests use and the server knows, in the order of the kinds."""

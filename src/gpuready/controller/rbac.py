@@ -63,6 +63,7 @@ def _cluster_rules(namespace: str) -> list[Object]:
         _rule("gpuready.dev", [names.GPU_NODES], _OWN),
         _rule(_API, ["clusterroles", "clusterrolebindings"], _OWN),
         _rule("node.k8s.io", ["runtimeclasses"], _OWN),
+        _rule("scheduling.k8s.io", ["priorityclasses"], _READ),
         {**_rule("apiextensions.k8s.io", ["customresourcedefinitions"], _READ), "resourceNames": _CRDS},
     ]
 
@@ -71,6 +72,8 @@ def _namespace_rules() -> list[Object]:
     """Its own namespace holds the operands, their accounts and settings, and the Lease of its leader."""
     return [
         _rule("", ["configmaps", "serviceaccounts", "services"], _OWN),
+        # Whether those that the policy names exist; of their contents it asks for none.
+        _rule("", ["secrets"], ["list", "watch"]),
         _rule("apps", ["daemonsets"], _OWN),
         _rule("coordination.k8s.io", ["leases"], [*_READ, "create", "update"]),
         _rule(_API, ["roles", "rolebindings"], _OWN),

@@ -20,7 +20,7 @@ import msgspec
 from gpuready.errors import GPUReadyError
 from gpuready.kube import wire
 from gpuready.kube.backoff import Backoff
-from gpuready.kube.client import WATCH_IDLE_S, KubeClient
+from gpuready.kube.client import METADATA_LIST, METADATA_ONLY, WATCH_IDLE_S, KubeClient
 from gpuready.kube.contact import Contact
 from gpuready.kube.errors import Away, Forbidden, Gone, Unreachable
 from gpuready.kube.resources import Resource
@@ -50,8 +50,12 @@ class WatchCache(Generic[T]):
         backoff: Backoff | None = None,
         contact: Contact | None = None,
         idle_s: float = WATCH_IDLE_S,
+        metadata_only: bool = False,
     ) -> None:
-        """`contact` is told what `trouble` says; `idle_s` as for `KubeClient.watch`."""
+        """`contact` is told what `trouble` says; `idle_s` as for `KubeClient.watch`.
+
+        metadata_only   the server leaves out the rest: of Secrets, nobody needs to know what is in them
+        """
         self.resource = resource
         self.connected = False
         self.last_contact = float("-inf")  # time.monotonic() of the last word from the server
@@ -66,6 +70,8 @@ class WatchCache(Generic[T]):
             "label_selector": label_selector,
             "field_selector": field_selector,
         }
+        self._list_accepts: dict[str, Any] = {"accept": METADATA_LIST} if metadata_only else {}
+        self._watch_accepts: dict[str, Any] = {"accept": METADATA_ONLY} if metadata_only else {}
         self._decode: Decode[T] = decode or cast("Decode[T]", _dict_decoder(resource))
         self._backoff = backoff or Backoff()
         self._objects: dict[str, T] = {}
@@ -152,7 +158,9 @@ class WatchCache(Generic[T]):
             await asyncio.sleep(MIN_WATCH_S - spent)
 
     async def _relist(self) -> None:
-        objects, version = await self._client.list_decoded(self.resource, self._decode, **self._scope)
+        objects, version = await self._client.list_decoded(
+            self.resource, self._decode, **self._scope, **self._list_accepts
+        )
         self._heard()
         self._replace({key_of(obj): obj for obj in objects})
         self._version = version
@@ -169,6 +177,7 @@ class WatchCache(Generic[T]):
             idle_s=self._idle_s,
             opened=self._opened,
             **self._scope,
+            **self._watch_accepts,
         )
         async with aclosing(events):
             async for event in events:

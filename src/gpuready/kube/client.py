@@ -193,6 +193,7 @@ class KubeClient:
         timeout_s: int = WATCH_TIMEOUT_S,
         idle_s: float = WATCH_IDLE_S,
         opened: Callable[[], None] = lambda: None,
+        accept: str = JSON,
     ) -> AsyncGenerator[WatchEvent[T], None]:
         """Events from `resource_version` on, until the server ends the stream (then simply returns).
 
@@ -211,7 +212,9 @@ class KubeClient:
         decoder = decode or cast("Decode[T]", wire.decode_any)
         path = resource.path(namespace=namespace)
         call = f"watch {path}"
-        async with self._transport.stream(path, call, params=params, idle_s=idle_s) as response:
+        async with self._transport.stream(
+            path, call, params=params, accept=accept, idle_s=idle_s
+        ) as response:
             opened()
             splitter = wire.LineSplitter()
             clock = asyncio.get_running_loop().time

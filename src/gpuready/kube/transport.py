@@ -90,12 +90,19 @@ class Transport:
 
     @asynccontextmanager
     async def stream(
-        self, path: str, call: str, *, params: Mapping[str, str] | None = None, idle_s: float | None = None
+        self,
+        path: str,
+        call: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        accept: str = JSON,
+        idle_s: float | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """The accepted answer to a GET that may go on for ever; `idle_s` between two pieces of it."""
         # sock_read ends the wait for the answer's head; from then on it is the reader who counts.
         timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_TIMEOUT_S, sock_read=idle_s)
-        async with self._signed_in(), self._answer("GET", path, params=params, timeout=timeout) as response:
+        answer = self._answer("GET", path, params=params, timeout=timeout, headers={"Accept": accept})
+        async with self._signed_in(), answer as response:
             await raise_for_status(response, call)
             yield response
 

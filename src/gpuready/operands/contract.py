@@ -6,7 +6,7 @@ The controller walks `registry.OPERANDS` and knows no operand by name. A manifes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -18,8 +18,9 @@ from gpuready.errors import PolicyError
 
 KubeObject = dict[str, Any]
 # Why an operand is refused: the policy's env would end our daemon, or its objects cannot be built as asked.
-ENV_INVALID, NOT_POSSIBLE = "EnvInvalid", "NotPossible"
-REFUSALS = (ENV_INVALID, NOT_POSSIBLE)
+# Or its pods would name what is not there.
+ENV_INVALID, NOT_POSSIBLE, REFERENCE_MISSING = "EnvInvalid", "NotPossible", "ReferenceMissing"
+REFUSALS = (ENV_INVALID, NOT_POSSIBLE, REFERENCE_MISSING)
 # Why an original is not ready: its daemons report to nobody, so its pods are counted.
 PODS_NOT_READY = "PodsNotReady"
 
@@ -54,6 +55,7 @@ class ClusterView:
     base_driver_pool   OS tag that the DaemonSet without a suffix already serves ("" when it does not exist):
                        a second operating system must not rename it, which would restart every driver
     configs            the namespace's ConfigMaps: name -> key -> text
+    existing           kind -> names of what pods may refer to; of a kind that is left out nothing is known
     service_monitors   the API server knows Prometheus' ServiceMonitor
     images             the operator's environment: DRIVER_IMAGE and the like stand in for a silent policy
     """
@@ -64,6 +66,7 @@ class ClusterView:
     nfd_present: bool = False
     base_driver_pool: str = ""
     configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    existing: Mapping[str, Collection[str]] = field(default_factory=dict)
     service_monitors: bool = False
     images: Mapping[str, str] = field(default_factory=dict)
 

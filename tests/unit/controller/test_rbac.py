@@ -33,10 +33,11 @@ def test_the_operator_may_itself_what_it_grants_to_the_node_agent() -> None:
     assert granted(node_agent.RULES) <= granted(rules_of("ClusterRole"))
 
 
-def test_nothing_is_granted_by_a_star_and_no_secret_can_be_read() -> None:
+def test_nothing_is_granted_by_a_star_and_secrets_are_only_looked_for_where_the_operands_are() -> None:
     everything = granted(rules_of("ClusterRole")) | granted(rules_of("Role"))
     assert not [one for one in everything if "*" in one]
-    assert not [one for one in everything if one[1] == "secrets"]
+    assert not [one for one in granted(rules_of("ClusterRole")) if one[1] == "secrets"]
+    assert {one[2] for one in everything if one[1] == "secrets"} == {"list", "watch"}
 
 
 def test_what_operands_are_made_of_is_written_in_its_own_namespace_only() -> None:

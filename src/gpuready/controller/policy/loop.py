@@ -13,7 +13,7 @@ from typing import Any
 
 from gpuready import names
 from gpuready.api.clusterpolicy import ClusterPolicy
-from gpuready.controller.caches import Caches
+from gpuready.controller.caches import Caches, Existing
 from gpuready.controller.conditional import replacing
 from gpuready.controller.current import CurrentPolicy
 from gpuready.controller.echoes import Echoes
@@ -96,6 +96,7 @@ class PolicyLoop(Loop):
         self._written: dict[str, float] = {}
         self._echoes = Echoes()
         self._ahead: dict[str, _Answer] = {}  # to our writes of DaemonSets that the cache does not show yet
+        self._referred_to: Collection[str] = ()  # names in the last plan's pods
         self._originals: list[Mapping[str, Any]] | None = None  # its objects at this term's beginning
         self._rested_at = 0.0
         self.last_ready: float | None = None
@@ -170,7 +171,9 @@ class PolicyLoop(Loop):
     # --- observe -----------------------------------------------------------------------------------------
 
     def _plan(self, active: ActivePolicy, policy: ClusterPolicy) -> Plan:
-        return plan_of(active, policy, self._view(), self._current.ignored())
+        plan = plan_of(active, policy, self._view(), self._current.ignored())
+        self._referred_to = plan.referred_to
+        return plan
 
     def _view(self) -> ClusterView:
         namespace = self._caches.namespace
@@ -180,6 +183,7 @@ class PolicyLoop(Loop):
             own_image=self._own_image,
             base_driver=self._caches.find_owned("DaemonSet", namespace, BASE_NAME),
             configs=self._caches.configmaps.values(),
+            existing=self._caches.existing(),
             service_monitors=self._caches.serves_service_monitors,
             images=self._images,
         )
@@ -383,6 +387,8 @@ class PolicyLoop(Loop):
         for cache in (*caches.owned.values(), *others):
             cache.add_handler(lambda old, new: self._wake())
         caches.configmaps.add_handler(self._on_config)
+        for named in (caches.secrets, caches.priority_classes):
+            named.add_handler(self._on_existing)
 
     def _wake(self) -> None:
         self.queue.add_after(KEY, max(0.0, self._rested_at - time.monotonic()))
@@ -391,7 +397,13 @@ class PolicyLoop(Loop):
         """Files that the policy names become mounts, and some renew the pods that cannot read them anew."""
         policy = self._current.effective
         name = ((new or old) or {}).get("metadata", {}).get("name", "")
-        if policy is not None and name in named_configs(policy):
+        if policy is not None and (name in named_configs(policy) or name in self._referred_to):
+            self._wake()
+
+    def _on_existing(self, old: Existing | None, new: Existing | None) -> None:
+        """Of what pods refer to, only coming and going counts."""
+        came_or_went = new if old is None else old if new is None else None
+        if came_or_went is not None and came_or_went.metadata.name in self._referred_to:
             self._wake()
 
     def _on_node(self, old: Node | None, new: Node | None) -> None:

@@ -6,13 +6,14 @@ a controller reference to the policy, so that garbage collection removes it with
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gpuready import names
 from gpuready.api.clusterpolicy import ClusterPolicy
 from gpuready.controller.policy.active import ActivePolicy
+from gpuready.controller.policy.references import find_missing, references_of
 from gpuready.errors import PolicyError
 from gpuready.operands import registry, site
 from gpuready.operands.contract import ClusterView, Flavour, KubeObject, Operand, Refusal
@@ -38,12 +39,16 @@ class Plan:
 
     not_implemented   what the policy enables and nobody's program here does
     without_effect    "spec.psp: deprecated, …": fields that say something and change nothing
+    agent_refusal     why the node agent's DaemonSet is not among its objects
+    referred_to       names of ConfigMaps, Secrets and PriorityClasses that pods need, there or not
     """
 
     agent: tuple[KubeObject, ...]
     operands: tuple[OperandPlan, ...]
     not_implemented: tuple[str, ...]
     without_effect: tuple[str, ...] = ()
+    agent_refusal: Refusal | None = None
+    referred_to: frozenset[str] = frozenset()
 
     @property
     def objects(self) -> list[KubeObject]:
@@ -73,16 +78,31 @@ def plan_of(
         _marked(site.fitted(obj, policy), node_agent.NAME, active.name)
         for obj in node_agent.objects(policy, view)
     ]
+    operands = tuple(
+        _operand_plan(operand, active.name, owners, policy, view)
+        for operand in registry.OPERANDS
+        if not _is_nobodys(operand, policy)
+    )
+    objects = [*agent, *(obj for each in operands for obj in each.objects)]
+    made = {key_of(obj)[::2] for obj in objects}
+
+    def refusal_of(objects: Iterable[KubeObject]) -> Refusal | None:
+        return find_missing(objects, active.raw.get("spec") or {}, view, made)
+
+    agent_refusal = refusal_of(agent)
     return Plan(
-        agent=tuple(agent),
-        operands=tuple(
-            _operand_plan(operand, active.name, owners, policy, view)
-            for operand in registry.OPERANDS
-            if not _is_nobodys(operand, policy)
-        ),
+        agent=tuple(obj for obj in agent if not (agent_refusal and obj["kind"] == "DaemonSet")),
+        operands=tuple(_held_back(each, refusal_of(each.objects)) for each in operands),
         not_implemented=tuple(_not_implemented(policy)),
         without_effect=tuple(registry.fields_without_effect(policy)),
+        agent_refusal=agent_refusal,
+        referred_to=frozenset(each.name for obj in objects for each in references_of(obj)),
     )
+
+
+def _held_back(plan: OperandPlan, refusal: Refusal | None) -> OperandPlan:
+    """New pods would not start, and the old ones be gone: what runs is left as it is."""
+    return replace(plan, objects=(), refusal=refusal) if refusal else plan
 
 
 def key_of(obj: Mapping[str, Any]) -> Key:

@@ -64,7 +64,7 @@ def status_of(active: ActivePolicy, plan: Plan | None, seen: Observed, namespace
     """The whole status; conditions keep the time of their last change (see `carried_times`)."""
     operands = [_operand_row(each, seen) for each in plan.operands] if plan else []
     operands += [_not_implemented_row(name) for name in (plan.not_implemented if plan else ())]
-    ready, error = _conditions(active, operands, seen)
+    ready, error = _conditions(active, plan, operands, seen)
     conditions = [ready, error, *_not_implemented_condition(plan), *_no_effect_condition(plan)]
     for condition in conditions:
         condition["observedGeneration"] = active.generation
@@ -302,7 +302,9 @@ def _not_implemented_row(name: str) -> Row:
 # --- conditions -----------------------------------------------------------------------------------------
 
 
-def _conditions(active: ActivePolicy, operands: Sequence[Row], seen: Observed) -> tuple[Row, Row]:
+def _conditions(
+    active: ActivePolicy, plan: Plan | None, operands: Sequence[Row], seen: Observed
+) -> tuple[Row, Row]:
     if active.problems:
         text = "; ".join(problem.message for problem in active.problems)
         if active.outdated:
@@ -315,9 +317,11 @@ def _conditions(active: ActivePolicy, operands: Sequence[Row], seen: Observed) -
     failed += seen.troubles
     if failed:
         return _not_ready("ReconcileFailed", "; ".join(failed))
-    refused = [row for row in waiting if row["reason"] in REFUSALS]
+    refused = [_text(row) for row in waiting if row["reason"] in REFUSALS]
+    if plan and plan.agent_refusal:
+        refused.insert(0, f"node agent: {_told(plan.agent_refusal)}")
     if refused:
-        return _not_ready("OperandRefused", _joined(refused))
+        return _not_ready("OperandRefused", "; ".join(dict.fromkeys(refused)))
     if waiting:
         return _not_ready("OperandNotReady", _joined(waiting))
     if hidden := _still_hidden(active, seen):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from gpuready import names
@@ -20,6 +20,7 @@ def view_of(
     own_image: str,
     base_driver: Mapping[str, Any] | None,
     configs: Iterable[Mapping[str, Any]] = (),
+    existing: Mapping[str, Collection[str]] | None = None,
     service_monitors: bool = False,
     images: Mapping[str, str] | None = None,
 ) -> ClusterView:
@@ -27,6 +28,7 @@ def view_of(
 
     base_driver        the DaemonSet with the driver's plain name, None when there is none
     configs            the namespace's ConfigMaps
+    existing           as in `ClusterView`
     service_monitors   the API server knows Prometheus' ServiceMonitor
     images             the operator's environment, for images that the policy leaves open
     """
@@ -39,6 +41,7 @@ def view_of(
         nfd_present=any(is_labelled_by_nfd(node) for node in ordered),
         base_driver_pool=labels.get(POOL_LABEL, ""),
         configs={config["metadata"]["name"]: _files_of(config) for config in configs},
+        existing=existing or {},
         service_monitors=service_monitors,
         images=images or {},
     )
@@ -57,6 +60,8 @@ def named_configs(policy: ClusterPolicy) -> set[str]:
         driver.kernel_module_config.name,
         policy.spec.device_plugin.config.name,
         policy.spec.dcgm_exporter.config.name,
+        policy.spec.mig_manager.config.name,
+        policy.spec.mig_manager.gpu_clients_config.name,
     )
     return {name for name in named if name}
 

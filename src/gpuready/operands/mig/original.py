@@ -6,6 +6,7 @@ Source: gpu-operator v26.3.3, assets/state-mig-manager; object_controls.go Trans
 from __future__ import annotations
 
 from gpuready.api.clusterpolicy import ClusterPolicy
+from gpuready.kube.compare import digest
 from gpuready.operands.contract import Access, ClusterView, KubeObject
 from gpuready.operands.daemonset import HOST_TO_CONTAINER
 from gpuready.operands.mig.default_configs import gpu_clients_yaml, mig_parted_yaml
@@ -30,6 +31,7 @@ from gpuready.operands.original.containers import (
     mount,
     user_env,
 )
+from gpuready.operands.original.plugin_config import DIGEST_ANNOTATION
 from gpuready.operands.original.pods import Pod, daemonset
 from gpuready.operands.original.validation import (
     DRIVER_ROOT,
@@ -83,6 +85,7 @@ def _daemonset(policy: ClusterPolicy, view: ClusterView) -> KubeObject:
         account=NAME,
         node_selector={"nvidia.com/gpu.deploy.mig-manager": "true"},
         gpus_for=NAME,
+        annotations=_digest(policy, view),
         host_network=manager.host_network,
         images=[policy.spec.validator, manager],
         init_containers=[wait_for_toolkit(policy, view, READ_GATES)],
@@ -100,6 +103,14 @@ def _daemonset(policy: ClusterPolicy, view: ClusterView) -> KubeObject:
         spec={"hostPID": True, "hostIPC": True},
     )
     return daemonset(pod, policy, view)
+
+
+def _digest(policy: ClusterPolicy, view: ClusterView) -> dict[str, str]:
+    """It reads its files when a node's label changes, and when it starts: other files renew the pods."""
+    manager = policy.spec.mig_manager
+    named = [name for name in (manager.config.name, manager.gpu_clients_config.name) if name]
+    data = {name: view.configs[name] for name in named if name in view.configs}
+    return {DIGEST_ANNOTATION: digest(data)} if data else {}
 
 
 def _configurations(policy: ClusterPolicy) -> KubeObject:

@@ -1,0 +1,109 @@
+"""What pods refer to by name, and which of it is not there. Pure.
+
+A pod that names a missing ConfigMap, Secret or PriorityClass does not start, or is not even made. All of them
+are looked for in the finished objects, so that no field of the policy can be forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpuready.operands.contract import REFERENCE_MISSING, ClusterView, Refusal
+
+CONFIG_MAP, SECRET, PRIORITY_CLASS = "ConfigMap", "Secret", "PriorityClass"
+
+
+@dataclass(frozen=True, order=True)
+class Reference:
+    kind: str
+    name: str
+
+    @property
+    def is_built_in(self) -> bool:
+        """Every API server makes these two itself."""
+        return self.kind == PRIORITY_CLASS and self.name.startswith("system-")
+
+
+def references_of(obj: Mapping[str, Any]) -> set[Reference]:
+    """Of its pods; optional ones do not count."""
+    pod = obj.get("spec", {}).get("template", {}).get("spec") or {}
+    return {each for each in _references(pod) if not each.is_built_in}
+
+
+def find_missing(
+    objects: Iterable[Mapping[str, Any]],
+    spec: Mapping[str, Any],
+    view: ClusterView,
+    made: Collection[tuple[str, str]],
+) -> Refusal | None:
+    """Why pods of these objects could not start.
+
+    spec   of the policy, to say which of its fields names what is missing
+    made   (kind, name) of what is about to be made
+    """
+    named = {reference for obj in objects for reference in references_of(obj)}
+    missing = [
+        each
+        for each in sorted(named)
+        if each.name not in view.existing.get(each.kind, (each.name,)) and (each.kind, each.name) not in made
+    ]
+    if not missing:
+        return None
+    said = "; ".join(_said(each, spec, view.namespace) for each in missing)
+    step = _next_step(missing[0], view.namespace)
+    return Refusal(REFERENCE_MISSING, f"{said}. What runs is left as it is", step)
+
+
+def _references(pod: Mapping[str, Any]) -> Iterator[Reference]:
+    if name := pod.get("priorityClassName"):
+        yield Reference(PRIORITY_CLASS, name)
+    for secret in pod.get("imagePullSecrets") or ():
+        yield Reference(SECRET, secret["name"])
+    for volume in pod.get("volumes") or ():
+        yield from _of_sources([volume, *(volume.get("projected") or {}).get("sources", ())])
+    for container in (*(pod.get("initContainers") or ()), *(pod.get("containers") or ())):
+        for source in container.get("envFrom") or ():
+            yield from _named(source.get("configMapRef"), source.get("secretRef"))
+        for variable in container.get("env") or ():
+            source = variable.get("valueFrom") or {}
+            yield from _named(source.get("configMapKeyRef"), source.get("secretKeyRef"))
+
+
+def _of_sources(sources: Iterable[Mapping[str, Any]]) -> Iterator[Reference]:
+    for source in sources:
+        yield from _named(source.get("configMap"), source.get("secret"))
+
+
+def _named(config_map: Mapping[str, Any] | None, secret: Mapping[str, Any] | None) -> Iterator[Reference]:
+    for kind, row in ((CONFIG_MAP, config_map), (SECRET, secret)):
+        if row and not row.get("optional"):
+            yield Reference(kind, row.get("name") or row.get("secretName") or "")
+
+
+def _said(reference: Reference, spec: Mapping[str, Any], namespace: str) -> str:
+    where = "" if reference.kind == PRIORITY_CLASS else f"{namespace}/"
+    fields = ", ".join(_fields_naming(reference.name, spec, "spec"))
+    which = f", which {fields} names" if fields else ""
+    return f"there is no {reference.kind} {where}{reference.name}{which}"
+
+
+def _fields_naming(name: str, value: Any, path: str) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _fields_naming(name, inner, f"{path}.{key}")
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _fields_naming(name, inner, path)
+    elif value == name:
+        yield path
+
+
+def _next_step(reference: Reference, namespace: str) -> str:
+    kind, name = reference.kind, reference.name
+    if kind == PRIORITY_CLASS:
+        return f"kubectl create priorityclass {name} --value=VALUE, or correct the policy"
+    if kind == SECRET:
+        return f"create the Secret {name} in the namespace {namespace}, or correct the policy"
+    return f"kubectl create configmap -n {namespace} {name} --from-file=FILE, or correct the policy"

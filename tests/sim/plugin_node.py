@@ -16,7 +16,7 @@ from gpuready_sim.hardware.state import GpuState
 from gpuready_sim.kubelet.device_manager import DeviceManager
 
 VERSION = "550.163.01"
-DEADLINE_S = 15.0
+DEADLINE_S = 60.0
 WITH_AGENT = {
     "GPUREADY_GATES_DIR": "/run/nvidia/validations",
     "GPUREADY_DESIRED_DIR": "/run/gpuready/desired",

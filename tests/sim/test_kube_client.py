@@ -25,7 +25,7 @@ from gpuready.kube.events import WARNING, EventRecorder
 from gpuready.kube.resources import CLUSTER_POLICIES, CRDS, DAEMONSETS, EVENTS, GPU_NODES, NODES
 from gpuready.kube.trimmed import Node, decode_node
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 
 class ApiServer:

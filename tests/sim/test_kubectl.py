@@ -22,7 +22,7 @@ FOUND = [str(client.path) for client in clients.find("kubectl")]
 KUBECTL = shutil.which("kubectl") or next(iter(FOUND), "")
 pytestmark = pytest.mark.skipif(not KUBECTL, reason="kubectl is not here: install it, or run `make clients`")
 
-START_S = 10.0
+START_S = 60.0
 
 NODE = """
 apiVersion: v1

@@ -78,7 +78,7 @@ async def controller(api: FakeApi) -> AsyncIterator[Controller]:
 
 async def run_until(loop: Loop, done: Callable[[], bool]) -> None:
     working = asyncio.create_task(loop.run())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not done():
             await asyncio.sleep(0)
     working.cancel()

@@ -24,7 +24,7 @@ from gpuready.kube.errors import ApiStatusError, Unreachable
 from gpuready.kube.resources import NODES
 from gpuready.kube.trimmed import Node, decode_node
 
-DEADLINE_S = 5.0
+DEADLINE_S = 30.0
 
 
 class Seen:

@@ -12,7 +12,7 @@ from gpuready.node.health_http import serve_health
 async def ask(port: int, request: bytes) -> str:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(request)
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(30):
         answer = await reader.read()
     writer.close()
     return answer.decode()

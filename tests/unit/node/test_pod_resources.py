@@ -43,7 +43,7 @@ class Kubelet:
         await self.server.start()
         self.plugins.set({RESOURCE: Offer(tuple(Device(name) for name in "abc"), allocate)})
         self.task = asyncio.create_task(self.plugins.run())
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not self.devices.allocatable().get(RESOURCE):
                 self.changed.clear()
                 await self.changed.wait()

@@ -16,7 +16,7 @@ MERGE = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
-DEADLINE_S = 5.0
+DEADLINE_S = 30.0
 
 
 @dataclass

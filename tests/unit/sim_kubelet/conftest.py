@@ -29,7 +29,7 @@ from gpuready_sim.hardware import machine
 from gpuready_sim.kubelet.identity import NodeIdentity, Timing
 from gpuready_sim.kubelet.kubelet import Kubelet
 
-DEADLINE_S = 10
+DEADLINE_S = 30.0
 FAST = Timing(
     status_interval_s=0.5,
     lease_interval_s=0.5,
@@ -62,7 +62,7 @@ def _wait_for(kubeconfig: Path, process: subprocess.Popen[bytes]) -> Access:
         async with SimClient(access) as client:
             await client.raw_bytes("GET", "/readyz")
 
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + DEADLINE_S
     while time.monotonic() < deadline and process.poll() is None:
         try:
             access = Access.from_kubeconfig(kubeconfig)

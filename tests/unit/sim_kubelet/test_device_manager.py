@@ -62,7 +62,7 @@ class Manager:
 
     async def until_true(self, condition: Callable[[], bool]) -> None:
         try:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 while not condition():
                     self._changed.clear()
                     await self._changed.wait()

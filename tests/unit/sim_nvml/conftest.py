@@ -18,7 +18,7 @@ from gpuready_sim.hardware import machine
 from gpuready_sim.hardware.state import GpuState
 
 VERSION = "550.163.01"
-DEADLINE_S = 20
+DEADLINE_S = 60
 
 
 @dataclass

@@ -13,7 +13,7 @@ import pytest
 
 from gpuready_sim.hardware.driver_tree import native_dir
 
-DEADLINE_S = 10
+DEADLINE_S = 30.0
 
 # Leaves a grandchild in a session of its own, which ignores SIGTERM, then tells both pids and sleeps.
 FAMILY = """

@@ -76,7 +76,7 @@ class Kubelet:
             await asyncio.gather(task, return_exceptions=True)
 
     async def until(self, what: Callable[[], bool]) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not what():
                 self._changed.clear()
                 await self._changed.wait()

@@ -61,6 +61,19 @@ class Seconds(click.ParamType[float]):
         return sum(float(number) * self._UNITS[unit] for number, unit in parts)
 
 
+class TextFile(click.File):
+    """The text of a file; - is stdin."""
+
+    def __init__(self) -> None:
+        super().__init__("r", encoding="utf-8")
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return super().convert(value, param, ctx).read()
+        except UnicodeDecodeError as exc:
+            self.fail(f"{value!r} is not UTF-8 text: {exc.reason} at byte {exc.start}", param, ctx)
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(names.VERSION, prog_name="gpuready")
 @click.option("--debug", is_flag=True, help="Show tracebacks and debug logs.")
@@ -152,10 +165,8 @@ def doctor(
 
 @gpuready.command()
 @_cluster_options
-@click.option(
-    "-f", "--file", "policy_file", type=click.File("r"), required=True, help="The policy; - is stdin."
-)
-@click.option("--nodes", "nodes_file", type=click.File("r"), help="Plan for these nodes, without a cluster.")
+@click.option("-f", "--file", "policy_file", type=TextFile(), required=True, help="The policy; - is stdin.")
+@click.option("--nodes", "nodes_file", type=TextFile(), help="Plan for these nodes, without a cluster.")
 @click.option(
     "--namespace", default=names.OPERATOR_NAMESPACE, show_default=True, help="Where the operator runs."
 )
@@ -164,8 +175,8 @@ def plan(
     kubeconfig: str | None,
     context: str | None,
     output: str,
-    policy_file: Any,
-    nodes_file: Any,
+    policy_file: str,
+    nodes_file: str | None,
     namespace: str,
     own_image: str,
 ) -> int:
@@ -184,8 +195,8 @@ def plan(
     from gpuready.tools.plan import command
 
     return command.run(
-        policy_file.read(),
-        nodes_file.read() if nodes_file else None,
+        policy_file,
+        nodes_file,
         namespace=namespace,
         image=own_image,
         kubeconfig=kubeconfig,
@@ -243,12 +254,10 @@ def rbac(namespace: str) -> int:
 
 
 @gpuready.command()
-@click.option(
-    "-f", "--file", "policy_file", type=click.File("r"), required=True, help="The policy; - is stdin."
-)
-@click.option("--nodes", "nodes_file", type=click.File("r"), help="A NodeList, as kubectl get nodes -o yaml.")
+@click.option("-f", "--file", "policy_file", type=TextFile(), required=True, help="The policy; - is stdin.")
+@click.option("--nodes", "nodes_file", type=TextFile(), help="A NodeList, as kubectl get nodes -o yaml.")
 @click.option("--namespace", default=names.OPERATOR_NAMESPACE, show_default=True)
-def render(policy_file: Any, nodes_file: Any, namespace: str) -> int:
+def render(policy_file: str, nodes_file: str | None, namespace: str) -> int:
     """Print the objects that a ClusterPolicy leads to, as YAML.
 
     \b
@@ -258,7 +267,7 @@ def render(policy_file: Any, nodes_file: Any, namespace: str) -> int:
     """
     from gpuready.tools.render import rendered
 
-    result = rendered(policy_file.read(), nodes_file.read() if nodes_file else "", namespace)
+    result = rendered(policy_file, nodes_file or "", namespace)
     for remark in result.remarks:
         click.echo(f"# {remark}", err=True)
     click.echo(result.yaml, nl=False)
@@ -266,10 +275,8 @@ def render(policy_file: Any, nodes_file: Any, namespace: str) -> int:
 
 
 @gpuready.command()
-@click.option(
-    "-f", "--file", "policy_file", type=click.File("r"), required=True, help="The policy; - is stdin."
-)
-@click.option("--nodes", "nodes_file", type=click.File("r"), help="A NodeList, as kubectl get nodes -o yaml.")
+@click.option("-f", "--file", "policy_file", type=TextFile(), required=True, help="The policy; - is stdin.")
+@click.option("--nodes", "nodes_file", type=TextFile(), help="A NodeList, as kubectl get nodes -o yaml.")
 @click.option("--own-image", default="", help="The operator's own image; as the chart's operator.repository.")
 @click.option(
     "-o",
@@ -278,7 +285,7 @@ def render(policy_file: Any, nodes_file: Any, namespace: str) -> int:
     default="table",
     show_default=True,
 )
-def images(policy_file: Any, nodes_file: Any, own_image: str, output: str) -> int:
+def images(policy_file: str, nodes_file: str | None, own_image: str, output: str) -> int:
     """List every image that a cluster pulls for a policy: what an air-gapped mirror must hold.
 
     Drivers come one for each operating system among the nodes, so give the nodes too. `-o names` prints a
@@ -292,9 +299,7 @@ def images(policy_file: Any, nodes_file: Any, own_image: str, output: str) -> in
     """
     from gpuready.tools.images import command
 
-    return command.run(
-        policy_file.read(), nodes_file.read() if nodes_file else "", own_image=own_image, output=output
-    )
+    return command.run(policy_file, nodes_file or "", own_image=own_image, output=output)
 
 
 @gpuready.command()

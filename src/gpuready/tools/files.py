@@ -7,6 +7,8 @@ from typing import Any
 
 from gpuready import names
 from gpuready.errors import UsageError
+from gpuready.shape import Shape, ShapeError, check
+from gpuready.tools.shape import NODES, POLICY_FILE
 from gpuready.yaml_text import parse_yaml
 
 Object = dict[str, Any]
@@ -24,7 +26,11 @@ def policy_in(text: str) -> Object:
         raise UsageError(
             f"the file holds {found}, not {wanted}", next_step="give the file of a ClusterPolicy"
         )
-    return {**raw, "metadata": {"name": "cluster-policy", **(raw.get("metadata") or {})}}
+    metadata = raw.get("metadata")
+    if metadata is None or isinstance(metadata, dict):
+        raw = {**raw, "metadata": {"name": "cluster-policy", **(metadata or {})}}
+    _expect(raw, POLICY_FILE, "the policy")
+    return raw
 
 
 def nodes_in(text: str) -> list[Object]:
@@ -37,14 +43,22 @@ def nodes_in(text: str) -> list[Object]:
     loaded = parse_yaml(text, source="the nodes")
     items = loaded.get("items") if isinstance(loaded, dict) else loaded
     if not isinstance(items, list) or any(_kind(item) != "Node" for item in items):
-        raise UsageError(
-            "the file given with --nodes holds no list of Nodes",
-            next_step="make it with: kubectl get nodes -o yaml > nodes.yaml",
-        )
+        raise UsageError("the file given with --nodes holds no list of Nodes", next_step=_AS_KUBECTL)
+    _expect(items, NODES, "the file given with --nodes", next_step=_AS_KUBECTL)
     return items
+
+
+_AS_KUBECTL = "make it with: kubectl get nodes -o yaml > nodes.yaml"
 
 
 def _kind(item: object) -> str:
     if not isinstance(item, Mapping) or not isinstance(item.get("metadata"), Mapping):
         return ""
     return str(item.get("kind", "Node")) if item["metadata"].get("name") else ""
+
+
+def _expect(value: Any, shape: Shape, what: str, *, next_step: str = "correct it there") -> None:
+    try:
+        check(value, shape)
+    except ShapeError as exc:
+        raise UsageError(f"{what} is not as the API has it", why=str(exc), next_step=next_step) from exc

@@ -1,4 +1,4 @@
-"""What a saved bundle must look like for the analysis to read it. Pure."""
+"""What a saved bundle and the files that people give must look like for the tools to read them. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ _META = Needed(
     {
         "name": str,
         "namespace": str,
+        "uid": str,
         "labels": Each(str),
+        "annotations": Each(str),
+        "generation": int,
+        "resourceVersion": str,
         "creationTimestamp": str,
         "deletionTimestamp": str,
     },
@@ -40,7 +44,12 @@ _NODE = Needed(
             "conditions": _CONDITIONS,
             "capacity": {},
             "allocatable": {},
-            "nodeInfo": {"bootID": str},
+            "nodeInfo": {
+                "bootID": str,
+                "architecture": str,
+                "kernelVersion": str,
+                "containerRuntimeVersion": str,
+            },
         },
     },
     ("metadata",),
@@ -94,3 +103,8 @@ BUNDLE = {
     "daemonsets": [_DAEMONSET],
     "clusterpolicies": [_POLICY],
 }
+
+# --- files ------------------------------------------------------------------------------------------------
+
+NODES = [_NODE]
+POLICY_FILE = {"metadata": _META}

@@ -150,7 +150,9 @@ def test_json_has_the_same_facts_under_the_names_of_the_api(
     [
         pytest.param({"apiVersion": "v1", "kind": "Pod"}, NODES, "v1 Pod", id="no policy"),
         pytest.param(policy(), "kind: Pod", "no list of Nodes", id="no nodes"),
-        pytest.param(policy(), "- metadata: {name: [x]}", "cannot be read", id="a node that cannot be"),
+        pytest.param(
+            policy(), "- metadata: {name: [x]}", "is not as the API has it", id="a node that cannot be"
+        ),
     ],
 )
 def test_it_exits_2_when_it_could_not_look(

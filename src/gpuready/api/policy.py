@@ -12,7 +12,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
+from msgspec.structs import fields
 
+from gpuready.api.blocks import ImageRef
 from gpuready.api.clusterpolicy import ClusterPolicy, ClusterPolicySpec
 from gpuready.api.openapi import Schema, schema_of
 from gpuready.api.validation import PolicyProblem, find_unknown, find_violations, problem
@@ -71,6 +73,7 @@ def _contradictions(spec: ClusterPolicySpec) -> Iterator[PolicyProblem]:
     yield from _precompiled(spec)
     yield from _amounts(spec)
     yield from _paths(spec)
+    yield from _images(spec, "spec")
 
 
 def _cdi(spec: ClusterPolicySpec) -> Iterator[PolicyProblem]:
@@ -94,7 +97,8 @@ def _precompiled(spec: ClusterPolicySpec) -> Iterator[PolicyProblem]:
             yield problem(path, True, allowed, f"{path}: must be {allowed}")
 
 
-_AMOUNT = re.compile(r"^(\d+|\d+%)$")
+# Nine digits: more would not fit into the API server's 32 bits.
+_AMOUNT = re.compile(r"[0-9]{1,9}%?")
 
 
 def _amounts(spec: ClusterPolicySpec) -> Iterator[PolicyProblem]:
@@ -103,11 +107,11 @@ def _amounts(spec: ClusterPolicySpec) -> Iterator[PolicyProblem]:
         "spec.driver.upgradePolicy.maxUnavailable": spec.driver.upgrade_policy.max_unavailable,
     }
     for path, value in amounts.items():
-        if value != "" and not _AMOUNT.match(str(value)):
+        if value != "" and not _AMOUNT.fullmatch(str(value)):
             yield problem(path, value, 'a number or a percentage such as "25%"')
     # The API server refuses such a DaemonSet; the driver's own rule may well be 0.
     asked = spec.daemonsets.rolling_update.max_unavailable
-    if _AMOUNT.match(asked) and not _lets_a_rollout_go_on(asked):
+    if _AMOUNT.fullmatch(asked) and not _lets_a_rollout_go_on(asked):
         path = "spec.daemonsets.rollingUpdate.maxUnavailable"
         yield problem(path, asked, 'a number from 1, or a percentage from "1%" to "100%"')
 
@@ -126,8 +130,27 @@ def _paths(spec: ClusterPolicySpec) -> Iterator[PolicyProblem]:
         "spec.devicePlugin.mps.root": spec.device_plugin.mps.root,
     }
     for path, value in paths.items():
-        if value and not value.startswith("/"):
-            yield problem(path, value, "an absolute path")
+        if value and (not value.startswith("/") or not value.isprintable() or ".." in value.split("/")):
+            yield problem(path, value, 'an absolute path without ".."')
+
+
+_OF_A_REFERENCE = re.compile(r"[A-Za-z0-9_.:/@-]*")
+
+
+def _images(block: msgspec.Struct, path: str) -> Iterator[PolicyProblem]:
+    """Parts with which no container runtime could pull anything: a blank, a line end, a quote."""
+    if getattr(block, "enabled", True) is False:
+        return
+    for each in fields(block):
+        value, where = getattr(block, each.name), f"{path}.{each.encode_name}"
+        if isinstance(value, msgspec.Struct):
+            yield from _images(value, where)
+        elif _names_an_image(block, each.name) and not _OF_A_REFERENCE.fullmatch(value):
+            yield problem(where, value, "a part of an image's name")
+
+
+def _names_an_image(block: msgspec.Struct, field: str) -> bool:
+    return isinstance(block, ImageRef) and field in ("repository", "image", "version")
 
 
 # --- accepted and without effect ------------------------------------------------------------------------

@@ -19,7 +19,7 @@ def policy_in(text: str) -> Object:
 
     raises  UsageError for a text that is something else
     """
-    raw = parse_yaml(text, source="the policy")
+    raw: Any = parse_yaml(text, source="the policy")
     found = f"{raw.get('apiVersion')} {raw.get('kind')}" if isinstance(raw, dict) else type(raw).__name__
     wanted = f"{names.CLUSTER_POLICY_API} {names.CLUSTER_POLICY_KIND}"
     if found != wanted:
@@ -28,9 +28,10 @@ def policy_in(text: str) -> Object:
         )
     metadata = raw.get("metadata")
     if metadata is None or isinstance(metadata, dict):
-        raw = {**raw, "metadata": {"name": "cluster-policy", **(metadata or {})}}
-    _expect(raw, POLICY_FILE, "the policy")
-    return raw
+        metadata = {"name": "cluster-policy", **(metadata or {})}
+    policy = {**raw, "metadata": metadata}
+    _expect(policy, POLICY_FILE, "the policy")
+    return policy
 
 
 def nodes_in(text: str) -> list[Object]:

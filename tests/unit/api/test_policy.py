@@ -130,7 +130,7 @@ def test_nulls_mean_absent() -> None:
         pytest.param(
             {"hostPaths": {"driverInstallDir": "run/driver"}},
             "spec.hostPaths.driverInstallDir",
-            'spec.hostPaths.driverInstallDir: "run/driver" is not an absolute path',
+            'spec.hostPaths.driverInstallDir: "run/driver" is not an absolute path without ".."',
             id="a relative path",
         ),
         pytest.param(
@@ -200,9 +200,30 @@ def test_a_recorded_policy_of_the_original_has_no_problem() -> None:
         parse_policy(obj)
 
 
-@pytest.mark.parametrize("amount", ["0", "0%", "101%"])
+@pytest.mark.parametrize("amount", ["0", "0%", "101%", "3\n", "٣", "²%", "99999999999"])
 def test_an_amount_that_no_daemonset_can_have_is_named_before_it_is_sent(amount: str) -> None:
     found = find_problems(policy(daemonsets={"rollingUpdate": {"maxUnavailable": amount}}))
 
-    assert [each.path for each in found] == ["spec.daemonsets.rollingUpdate.maxUnavailable"]
-    assert amount in found[0].message
+    assert {each.path for each in found} == {"spec.daemonsets.rollingUpdate.maxUnavailable"}
+    assert amount.strip() in found[0].message
+
+
+@pytest.mark.parametrize("version", ["v1\n", " v1", "v1 # stable", "v1'", "v\u2060", "v1\x1b[31m"])
+def test_an_image_that_no_runtime_could_name_is_a_problem_and_replaces_nothing(version: str) -> None:
+    found = find_problems(policy(driver={"manager": {"version": version}}, dcgm={"repository": version}))
+
+    assert [each.path for each in found] == ["spec.driver.manager.version", "spec.dcgm.repository"]
+    assert "is not a part of an image's name" in found[0].message
+
+
+def test_an_image_of_a_disabled_operand_and_every_form_of_a_reference_are_no_problem() -> None:
+    whole = "Registry.example.org:5000/a_b/c-d.e:v1.0_x@sha256:" + "0" * 64
+
+    assert find_problems(policy(dcgm={"enabled": False, "version": "v 1"}, gfd={"image": whole})) == []
+
+
+@pytest.mark.parametrize("path", ["/a\n", "/a/../b", "/a\x1b"])
+def test_a_path_that_leads_elsewhere_than_it_says_is_a_problem(path: str) -> None:
+    found = find_problems(policy(hostPaths={"driverInstallDir": path}))
+
+    assert [each.path for each in found] == ["spec.hostPaths.driverInstallDir"]

@@ -110,7 +110,7 @@ def _cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-@gpuready.command()
+@gpuready.command(short_help="Every node and how far its chain is whole.")
 @_cluster_options
 @click.option("-w", "--watch", is_flag=True, help="Keep the table up to date until Ctrl-C.")
 def status(kubeconfig: str | None, context: str | None, output: str, watch: bool) -> int:
@@ -127,7 +127,7 @@ def status(kubeconfig: str | None, context: str | None, output: str, watch: bool
     return command.run(kubeconfig=kubeconfig, context=context, output=output, watch=watch)
 
 
-@gpuready.command()
+@gpuready.command(short_help="Why a GPU is not there, and why GPU pods wait.")
 @_cluster_options
 @click.option("--node", "node_name", help="Look at this node only.")
 @click.option("--bundle", type=click.Path(exists=True, dir_okay=False), help="Judge a saved bundle instead.")
@@ -163,7 +163,7 @@ def doctor(
     )
 
 
-@gpuready.command()
+@gpuready.command(short_help="What would change if a policy were applied.")
 @_cluster_options
 @click.option("-f", "--file", "policy_file", type=TextFile(), required=True, help="The policy; - is stdin.")
 @click.option("--nodes", "nodes_file", type=TextFile(), help="Plan for these nodes, without a cluster.")
@@ -205,7 +205,7 @@ def plan(
     )
 
 
-@gpuready.command()
+@gpuready.command(short_help="Print the CRDs; check or update a cluster's.")
 @click.option("--apply", "apply_them", is_flag=True, help="Bring the cluster's to this version instead.")
 @click.option("--field-manager", default=names.FIELD_MANAGER, show_default=True, help="For --apply.")
 @click.option("--check", is_flag=True, help="Compare with the cluster's instead: does it know every field?")
@@ -226,6 +226,8 @@ def crds(
       gpuready crds --check
       gpuready crds --apply
     """
+    if apply_them and check:
+        raise click.UsageError("--check only looks, --apply writes; give one of them")
     if apply_them:
         from gpuready.tools.crds import apply
 
@@ -240,7 +242,7 @@ def crds(
     return 0
 
 
-@gpuready.command()
+@gpuready.command(short_help="Print the operator's account and its rules.")
 @click.option(
     "--namespace", default=names.OPERATOR_NAMESPACE, show_default=True, help="Where the operator runs."
 )
@@ -253,11 +255,14 @@ def rbac(namespace: str) -> int:
     return 0
 
 
-@gpuready.command()
+@gpuready.command(short_help="Print the objects that a policy leads to.")
 @click.option("-f", "--file", "policy_file", type=TextFile(), required=True, help="The policy; - is stdin.")
 @click.option("--nodes", "nodes_file", type=TextFile(), help="A NodeList, as kubectl get nodes -o yaml.")
-@click.option("--namespace", default=names.OPERATOR_NAMESPACE, show_default=True)
-def render(policy_file: str, nodes_file: str | None, namespace: str) -> int:
+@click.option(
+    "--namespace", default=names.OPERATOR_NAMESPACE, show_default=True, help="Where the operator runs."
+)
+@click.option("--own-image", default="", help="The operator's own image; as the chart's operator.repository.")
+def render(policy_file: str, nodes_file: str | None, namespace: str, own_image: str) -> int:
     """Print the objects that a ClusterPolicy leads to, as YAML.
 
     \b
@@ -267,14 +272,14 @@ def render(policy_file: str, nodes_file: str | None, namespace: str) -> int:
     """
     from gpuready.tools.render import rendered
 
-    result = rendered(policy_file, nodes_file or "", namespace)
+    result = rendered(policy_file, nodes_file or "", namespace, own_image)
     for remark in result.remarks:
         click.echo(f"# {remark}", err=True)
     click.echo(result.yaml, nl=False)
     return 0
 
 
-@gpuready.command()
+@gpuready.command(short_help="List the images that a cluster pulls.")
 @click.option("-f", "--file", "policy_file", type=TextFile(), required=True, help="The policy; - is stdin.")
 @click.option("--nodes", "nodes_file", type=TextFile(), help="A NodeList, as kubectl get nodes -o yaml.")
 @click.option("--own-image", default="", help="The operator's own image; as the chart's operator.repository.")
@@ -302,7 +307,7 @@ def images(policy_file: str, nodes_file: str | None, own_image: str, output: str
     return command.run(policy_file, nodes_file or "", own_image=own_image, output=output)
 
 
-@gpuready.command()
+@gpuready.command(short_help="Remove the policy and clean every node.")
 @click.argument("policy", default="")
 @click.option("--timeout", "timeout_s", type=float, default=240, show_default=True, help="Seconds to wait.")
 @click.option("--crds", is_flag=True, help="Also delete the CRDs, and with them every object of theirs.")
@@ -326,7 +331,7 @@ def uninstall(policy: str, timeout_s: float, crds: bool, kubeconfig: str | None,
     )
 
 
-@gpuready.command()
+@gpuready.command(short_help="Run the operator.")
 @click.option(
     "--kubeconfig", type=click.Path(dir_okay=False), help="Outside a cluster; inside, leave it out."
 )
@@ -380,7 +385,7 @@ def operator(
     return controller.main(os.environ, kubeconfig, timing if leader_elect else None)
 
 
-@gpuready.command("node-agent")
+@gpuready.command("node-agent", short_help="Run the node agent.")
 def node_agent() -> int:
     """Run the node agent; settings come from the environment."""
     from gpuready.operands.node_agent import daemon
@@ -388,7 +393,7 @@ def node_agent() -> int:
     return daemon.main(os.environ)
 
 
-@gpuready.command("device-plugin")
+@gpuready.command("device-plugin", short_help="Run the device plugin.")
 def device_plugin() -> int:
     """Run the device plugin; settings come from the environment."""
     from gpuready.operands.device_plugin import daemon
@@ -396,10 +401,16 @@ def device_plugin() -> int:
     return daemon.main(os.environ)
 
 
-@gpuready.command()
+@gpuready.command(short_help="Print a completion script for a shell.")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> int:
-    """Print shell completion: source <(gpuready completion bash)"""
+    """Print a completion script.
+
+    \b
+    Examples:
+      source <(gpuready completion bash)
+      gpuready completion fish > ~/.config/fish/completions/gpuready.fish
+    """
     from click.shell_completion import get_completion_class
 
     completion_class = get_completion_class(shell)

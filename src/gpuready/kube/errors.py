@@ -144,7 +144,7 @@ def error_of(status: int, body: Any, *, retry_after: str | None = None, call: st
         details=details,
         retry_after=_seconds(retry_after, details.get("retryAfterSeconds")),
         why=_WHY.get(status, ""),
-        next_step=_NEXT_STEPS.get(status, ""),
+        next_step=_LOG_IN if _is_nobody(status, message) else _NEXT_STEPS.get(status, ""),
     )
 
 
@@ -153,6 +153,13 @@ _NEXT_STEPS = {
     401: "check that the token or certificate is still valid and belongs to this cluster",
     403: "grant the missing verb to this account in RBAC (gpuready rbac prints all that the operator needs)",
 }
+
+
+_LOG_IN = "nobody has logged in: see that the kubeconfig's user has a token or a certificate"
+
+
+def _is_nobody(status: int, message: str) -> bool:
+    return status == 403 and 'User "system:anonymous"' in message
 
 
 def is_passing(error: Exception) -> bool:

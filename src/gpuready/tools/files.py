@@ -2,36 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gpuready import names
 from gpuready.errors import UsageError
 from gpuready.shape import Shape, ShapeError, check
 from gpuready.tools.shape import NODES, POLICY_FILE
-from gpuready.yaml_text import parse_yaml
+from gpuready.yaml_text import parse_yaml, parse_yaml_documents
 
 Object = dict[str, Any]
 
 
 def policy_in(text: str) -> Object:
-    """One ClusterPolicy; one without a name gets the one that the chart gives.
+    """The one ClusterPolicy among whatever else stands there: other documents, the items of a List.
 
-    raises  UsageError for a text that is something else
+    One without a name gets the one that the chart gives.
+    raises  UsageError for a text that holds none or several
     """
-    raw: Any = parse_yaml(text, source="the policy")
-    found = f"{raw.get('apiVersion')} {raw.get('kind')}" if isinstance(raw, dict) else type(raw).__name__
-    wanted = f"{names.CLUSTER_POLICY_API} {names.CLUSTER_POLICY_KIND}"
-    if found != wanted:
+    objects = list(_objects_in(text))
+    policies = [each for each in objects if _type_of(each) == _POLICY]
+    if not policies:
+        raise _no_policy(objects)
+    if len(policies) > 1:
         raise UsageError(
-            f"the file holds {found}, not {wanted}", next_step="give the file of a ClusterPolicy"
+            f"the file holds {len(policies)} ClusterPolicies",
+            why="a cluster follows one",
+            next_step="give a file with one of them",
         )
+    raw: Object = policies[0]
     metadata = raw.get("metadata")
     if metadata is None or isinstance(metadata, dict):
         metadata = {"name": "cluster-policy", **(metadata or {})}
     policy = {**raw, "metadata": metadata}
     _expect(policy, POLICY_FILE, "the policy")
     return policy
+
+
+_POLICY = f"{names.CLUSTER_POLICY_API} {names.CLUSTER_POLICY_KIND}"
+
+
+def _objects_in(text: str) -> Iterator[Any]:
+    for document in parse_yaml_documents(text, source="the policy"):
+        items = document.get("items") if isinstance(document, Mapping) else None
+        yield from items if isinstance(items, list) else [document]
+
+
+def _no_policy(objects: Sequence[Any]) -> UsageError:
+    types = ", ".join(filter(None, dict.fromkeys(map(_type_of, objects))))
+    if types:
+        return UsageError(
+            f"the file holds {types}, not {_POLICY}", next_step="give the file of a ClusterPolicy"
+        )
+    return UsageError(
+        f"the file holds no {_POLICY}",
+        why="nothing in it says apiVersion and kind" if objects else "it is empty",
+        next_step="give the file of a ClusterPolicy; of a chart's values, helm template makes one",
+    )
+
+
+def _type_of(obj: object) -> str:
+    """ "v1 Pod"; empty for what does not say what it is."""
+    if not isinstance(obj, Mapping):
+        return "a list" if isinstance(obj, list) else "a bare value"
+    if not (obj.get("apiVersion") and obj.get("kind")):
+        return ""
+    return f"{obj['apiVersion']} {obj['kind']}"
 
 
 def nodes_in(text: str) -> list[Object]:

@@ -111,7 +111,11 @@ def save(snapshot: Snapshot, path: str) -> None:
     try:
         Path(path).write_text(json.dumps(snapshot.to_json(), indent=1) + "\n")
     except OSError as exc:
-        raise UsageError(f"cannot write the bundle {path}", why=exc.strerror or str(exc)) from exc
+        raise UsageError(
+            f"cannot write the bundle {path}",
+            why=exc.strerror or str(exc),
+            next_step="give --save-bundle a file in a directory that is there and that you may write to",
+        ) from exc
 
 
 def load(path: str) -> Snapshot:

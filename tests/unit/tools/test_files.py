@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from gpuready.commands import run
+from gpuready.errors import UsageError
+from gpuready.tools.files import policy_in
+from gpuready.tools.snapshot import Snapshot, save
 
 POLICY = {"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "metadata": {"name": "p"}}
 COMMANDS = ("render", "images", "plan")
@@ -84,3 +87,62 @@ def test_a_file_that_is_no_text_is_refused(tool, which):
 
     assert status == 2
     assert "is not UTF-8 text: invalid start byte at byte 3" in said
+
+
+# --- what stands beside a policy --------------------------------------------------------------------------
+
+POLICY_TEXT = "apiVersion: nvidia.com/v1\nkind: ClusterPolicy\nmetadata: {name: p}\n"
+CONFIG_MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: sharing}\n"
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(POLICY_TEXT, id="alone"),
+        pytest.param(f"{CONFIG_MAP}---\n{POLICY_TEXT}", id="after its ConfigMap"),
+        pytest.param(f"---\n---\n{POLICY_TEXT}---\n", id="among empty documents"),
+        pytest.param(
+            "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: nvidia.com/v1, kind: ClusterPolicy, "
+            "metadata: {name: p}}\n",
+            id="as kubectl get clusterpolicy -o yaml lists it",
+        ),
+    ],
+)
+def test_the_one_policy_of_a_file_is_found(text: str) -> None:
+    assert policy_in(text)["metadata"]["name"] == "p"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "it is empty"),
+        ("driver: {enabled: true}\n", "nothing in it says apiVersion and kind"),
+        ("7\n", "the file holds a bare value"),
+        (CONFIG_MAP, "the file holds v1 ConfigMap, not nvidia.com/v1 ClusterPolicy"),
+        (f"{POLICY_TEXT}---\n{POLICY_TEXT}", "the file holds 2 ClusterPolicies"),
+    ],
+)
+def test_any_other_file_is_refused_in_words(text: str, told: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        policy_in(text)
+    assert told in str(caught.value)
+    assert caught.value.next_step
+
+
+def test_the_example_that_brings_its_sharing_along_can_be_rendered(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["render", "-f", str(EXAMPLES / "clusterpolicy-sharing.yaml")]) == 0
+    assert "nvidia-device-plugin-daemonset" in capsys.readouterr().out
+
+
+def test_looking_and_writing_at_once_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["crds", "--check", "--apply"]) == 2
+    assert "give one of them" in capsys.readouterr().err
+
+
+def test_a_bundle_that_cannot_be_written_says_what_to_give(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        save(Snapshot(), str(tmp_path / "nowhere" / "bundle.json"))
+    assert "--save-bundle" in caught.value.next_step

@@ -179,3 +179,15 @@ def test_a_missing_permission_is_said_in_the_servers_words(command, tmp_path, ca
     assert text in err
     assert "grant the missing verb to this account in RBAC" in err
     assert "Traceback" not in err
+
+
+def test_a_kubeconfig_that_logs_nobody_in_is_not_sent_after_rules(tmp_path, capsys):
+    pair = certificate()
+    text = 'nodes is forbidden: User "system:anonymous" cannot list resource "nodes"'
+    refusal = {"kind": "Status", "code": 403, "reason": "Forbidden", "message": text}
+    with server(pair, tmp_path, 403, refusal) as address:
+        assert main(["status", "--kubeconfig", kubeconfig(tmp_path, address, pair[0])]) == 2
+
+    err = capsys.readouterr().err
+    assert "has a token or a certificate" in err
+    assert "RBAC" not in err

@@ -38,6 +38,20 @@ def test_the_driver_follows_the_nodes_and_its_absence_is_said():
     assert any("--nodes" in remark for remark in alone.remarks)
 
 
+def test_nodes_without_a_gpu_label_are_told_apart_from_no_nodes():
+    """Before the first install nobody has labelled any node, and --nodes was given all the same."""
+    unlabelled = "items: [{kind: Node, metadata: {name: g1}}]"
+    (remark,) = [each for each in rendered(POLICY, unlabelled, "gpu-operator").remarks if "driver" in each]
+    assert "feature.node.kubernetes.io/pci-10de.present=true" in remark
+    assert "--nodes" not in remark
+
+
+def test_objects_carry_the_image_of_the_operator_that_runs():
+    text = rendered(POLICY, NODES, "gpu-operator", "registry.example.com/team/gpuready:7").yaml
+    assert "image: registry.example.com/team/gpuready:7" in text
+    assert "image: gpuready:" not in text
+
+
 def test_a_file_without_a_uid_gives_objects_without_an_owner():
     objects = parse_yaml_documents(rendered(POLICY, NODES, "gpu-operator").yaml)
     assert all("ownerReferences" not in obj["metadata"] for obj in objects)

@@ -131,7 +131,7 @@ def _of_policy(snapshot: Snapshot) -> list[Finding]:
                 Severity.PROBLEM,
                 "NoPolicy",
                 "there is no ClusterPolicy, so nothing is installed on any node",
-                next_step="kubectl apply -f a ClusterPolicy",
+                next_step="write a ClusterPolicy and apply it: kubectl apply -f POLICY.yaml",
             )
         ]
     return [finding for policy in snapshot.policies for finding in _of_one_policy(policy, snapshot)]

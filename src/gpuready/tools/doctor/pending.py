@@ -313,7 +313,7 @@ def _nobody_offers(resource: str, count: int, cluster: _Cluster) -> Finding:
             severity=Severity.WAITING,
             reason="NoPolicy",
             message=f"waits for {count} {resource}: nothing offers GPUs, because there is no ClusterPolicy",
-            next_step="kubectl apply -f a ClusterPolicy",
+            next_step="write a ClusterPolicy and apply it: kubectl apply -f POLICY.yaml",
         )
     offered = ", ".join(sorted(known)) or "no GPU resource at all"
     unseen = sum(bool(row.unseen) for row in rows)

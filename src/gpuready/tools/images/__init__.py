@@ -13,8 +13,9 @@ from typing import Any
 import yaml
 
 from gpuready import names
+from gpuready.tools.files import policy_in
 from gpuready.tools.render import rendered
-from gpuready.yaml_text import dump_yaml, parse_yaml
+from gpuready.yaml_text import dump_yaml
 
 OWN, NAMED = "gpuready", "named"
 _RENDERED_OWN = f"{names.OWN_IMAGE}:{names.VERSION}"
@@ -81,12 +82,12 @@ def _uses(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _registry_of(policy_text: str) -> str:
-    return str(_site_of(parse_yaml(policy_text, source="the policy")).get("registry") or "")
+    return str(_site_of(policy_in(policy_text)).get("registry") or "")
 
 
 def _without_mirror(policy_text: str, nodes_text: str) -> tuple[str, str, str]:
     """The arguments for `rendered` in a world without mirrors."""
-    raw = parse_yaml(policy_text, source="the policy")
+    raw = policy_in(policy_text)
     site = {key: value for key, value in _site_of(raw).items() if key != "registry"}
     spec = {**(raw.get("spec") or {}), "gpuready": site}
     return dump_yaml({**raw, "spec": spec}), nodes_text, names.OPERATOR_NAMESPACE

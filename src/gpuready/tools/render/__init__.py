@@ -26,10 +26,11 @@ class Rendered:
     remarks: tuple[str, ...]
 
 
-def rendered(policy_text: str, nodes_text: str, namespace: str) -> Rendered:
+def rendered(policy_text: str, nodes_text: str, namespace: str, own_image: str = "") -> Rendered:
     """What the operator would apply for this policy on these nodes.
 
     nodes_text   a NodeList or a list of Nodes; "" = no nodes, so nothing that depends on an operating system
+    own_image    the operator's image; "" = of this release
     raises       PolicyError when the policy has problems, UsageError for a text that is something else
     """
     raw = policy_in(policy_text)
@@ -38,10 +39,11 @@ def rendered(policy_text: str, nodes_text: str, namespace: str) -> Rendered:
     if active.policy is None:
         problems = "; ".join(problem.message for problem in active.problems)
         raise PolicyError("the policy has problems", why=problems, next_step="correct the fields named above")
+    nodes = nodes_in(nodes_text)
     view = ClusterView(
         namespace=namespace,
-        own_image=f"{names.OWN_IMAGE}:{names.VERSION}",
-        gpu_nodes=tuple(facts for facts in map(_facts, nodes_in(nodes_text)) if has_gpu(facts.labels)),
+        own_image=own_image or f"{names.OWN_IMAGE}:{names.VERSION}",
+        gpu_nodes=tuple(facts for facts in map(_facts, nodes) if has_gpu(facts.labels)),
         # Not seen is not missing: an operand that needs one is not refused for it.
         configs={name: {} for name in named_configs(active.policy)},
         # Who asks for one has an API server that knows the kind.
@@ -49,7 +51,7 @@ def rendered(policy_text: str, nodes_text: str, namespace: str) -> Rendered:
     )
     plan = plan_of(active, active.policy, view)
     objects = plan.objects if owned else [_without_owner(obj) for obj in plan.objects]
-    return Rendered(dump_yaml_documents(objects), tuple(_remarks(raw, plan, view)))
+    return Rendered(dump_yaml_documents(objects), tuple(_remarks(raw, plan, view, len(nodes))))
 
 
 def _facts(node: Mapping[str, Any]) -> NodeFacts:
@@ -71,7 +73,15 @@ def _without_owner(obj: Mapping[str, Any]) -> dict[str, Any]:
     return {**obj, "metadata": metadata}
 
 
-def _remarks(raw: Mapping[str, Any], plan: Plan, view: ClusterView) -> list[str]:
+_WITHOUT_NODES = "no GPU node was given, so the driver is left out (one per operating system); see --nodes"
+_WITHOUT_GPU_NODES = (
+    f"no node has a label of an NVIDIA GPU ({names.NFD_PCI_LABELS[0]}=true), so the driver is left out (one "
+    "per operating system); the node agent or node-feature-discovery writes these labels: list the nodes "
+    "again then"
+)
+
+
+def _remarks(raw: Mapping[str, Any], plan: Plan, view: ClusterView, nodes: int) -> list[str]:
     remarks = [f"{field}: nobody knows this field; it is ignored" for field in find_unknown_fields(raw)]
     for each in plan.operands:
         if each.refusal:
@@ -84,7 +94,5 @@ def _remarks(raw: Mapping[str, Any], plan: Plan, view: ClusterView) -> list[str]
         for name in sorted(view.configs)
     ]
     if not view.gpu_nodes:
-        remarks.append(
-            "no GPU node was given, so the driver is left out (one per operating system); see --nodes"
-        )
+        remarks.append(_WITHOUT_GPU_NODES if nodes else _WITHOUT_NODES)
     return remarks

@@ -140,7 +140,7 @@ def down(name: str) -> int:
     return FINE
 
 
-@sim.command("list")
+@sim.command("list", short_help="List the clusters of this user.")
 @table_or_json
 def list_(output: str) -> int:
     """List the clusters of this user: running ones, and ended ones whose files are there."""
@@ -162,7 +162,7 @@ def status(name: str, output: str) -> int:
     return print_status(name, as_json=output == "json")
 
 
-@sim.command()
+@sim.command(short_help="Power-cycle a node.")
 @named
 @node
 def reboot(name: str, node: str) -> int:
@@ -209,7 +209,7 @@ def exec_(name: str, node: str, command: tuple[str, ...]) -> int:
         ) from exc
 
 
-@sim.command()
+@sim.command(short_help="List the API server's requests.")
 @named
 @click.option("--writes", is_flag=True, help="Only create, update, patch and delete, without leases.")
 @click.option("--leases", is_flag=True, help="With --writes: leases too.")
@@ -244,7 +244,7 @@ def requests(
     return print_requests(name, wanted, as_json=output == "json")
 
 
-@sim.command()
+@sim.command(short_help="Run the demonstration, from bare machines to pods.")
 @click.option("--name", default="demo", show_default=True, help="Name of the cluster that it starts.")
 @click.option("--picture", type=click.Path(dir_okay=False, path_type=Path), help="Also draw the run as SVG.")
 @api

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+
 import click
 
 from gpuready_sim.cli_arguments import FINE, ask, named, node, seconds, target, whole
@@ -33,10 +36,16 @@ def fault() -> None:
 @fault.command("list")
 def fault_list() -> int:
     """List the faults there are."""
+    rows = []
     for command in fault.commands.values():
         if command.name != "list":
             usage = " ".join(piece for piece in command.collect_usage_pieces(click.Context(command))[1:])
-            click.echo(f"{command.name} {usage}".ljust(36) + command.get_short_help_str(limit=100))
+            rows.append((f"{command.name} {usage}", command.get_short_help_str(limit=100)))
+    formatter = click.HelpFormatter(
+        width=shutil.get_terminal_size().columns - 1 if sys.stdout.isatty() else 200
+    )
+    formatter.write_dl(rows, col_max=40)
+    click.echo(formatter.getvalue(), nl=False)
     return FINE
 
 

@@ -143,7 +143,9 @@ class Commands:
         machine = self._cluster.machines.get(name)
         if machine is None:
             known = ", ".join(self._cluster.machines)
-            raise CommandError(f"there is no node {name!r}", why=f"the cluster has {known}")
+            raise CommandError(
+                f"there is no node {name!r}", why=f"the cluster has {known}", next_step="choose one of them"
+            )
         return machine
 
     def _gpu_machine(self, name: str) -> Machine:

@@ -127,9 +127,13 @@ def running_names() -> list[str]:
 
 @contextmanager
 def owned(place: Place) -> Iterator[None]:
-    """Hold the cluster's lock, whose file goes with it; raises PlaceError when another process has it."""
-    place.lock.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = _locked(place)
+    """Hold the cluster's lock, whose file goes with it; raises PlaceError when another process has it
+    or it cannot be written."""
+    try:
+        place.lock.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = _locked(place)
+    except OSError as exc:
+        raise _unusable(place.lock.parent, exc) from exc
     try:
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, str(os.getpid()).encode(), 0)
@@ -137,6 +141,14 @@ def owned(place: Place) -> Iterator[None]:
     finally:
         place.lock.unlink(missing_ok=True)
         os.close(descriptor)
+
+
+def _unusable(directory: Path, exc: OSError) -> PlaceError:
+    return PlaceError(
+        f"cannot keep a cluster in {directory}",
+        why=exc.strerror or str(exc),
+        next_step="set XDG_STATE_HOME to a directory that you may write to",
+    )
 
 
 def _locked(place: Place) -> int:

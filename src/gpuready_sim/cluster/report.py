@@ -6,7 +6,7 @@ import asyncio
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -128,11 +128,18 @@ def print_clusters(*, as_json: bool) -> int:
     elif not clusters:
         print("no clusters; start one with `gpuready-sim up --detach`", file=sys.stderr)  # noqa: T201
     else:
-        table = _table("NAME", "STATE", "NODES", "KUBECONFIG")
-        for row in clusters:
-            table.add_row(row["name"], row["state"], ", ".join(row["nodes"]) or "-", row["kubeconfig"] or "-")
-        _console().print(table)
+        rows = [
+            (c["name"], c["state"], ", ".join(c["nodes"]) or "-", c["kubeconfig"] or "-") for c in clusters
+        ]
+        print(_aligned(("NAME", "STATE", "NODES", "KUBECONFIG"), *rows))  # noqa: T201
     return 0
+
+
+def _aligned(*rows: Sequence[str]) -> str:
+    """Columns as wide as their longest cell, never folded: a path stays one that can be copied."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("   ".join(map(str.ljust, row, widths)) for row in rows)
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def _cluster_row(place: Place) -> dict[str, Any]:

@@ -57,3 +57,12 @@ def test_a_lock_that_a_killed_owner_left_is_taken_over(place: Place):
 def test_the_default_name_is_left_out_of_commands():
     assert Place.of("gpuready").command("down") == "gpuready-sim down"
     assert Place.of("b").command("down") == "gpuready-sim down --name b"
+
+
+def test_a_place_that_cannot_be_made_is_refused_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+
+    with pytest.raises(PlaceError, match="cannot keep a cluster") as caught, owned(Place.of("one")):
+        pass
+    assert "XDG_STATE_HOME" in caught.value.next_step

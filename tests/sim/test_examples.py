@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import html
 import re
+from pathlib import Path
 
 import pytest
 
 from gpuready_sim.client import PODS, Resource
 from gpuready_sim.scenarios.examples import example
 
+ROOT = Path(__file__).parents[2]
 POLICIES = Resource("nvidia.com", "v1", "clusterpolicies", "ClusterPolicy", namespaced=False)
 
 
@@ -32,6 +35,14 @@ async def test_nodes_with_taints_and_two_models_become_ready(start_cluster):
 
     policy = await cluster.wait(POLICIES, "cluster-policy", until=has_looked_everywhere, timeout_s=60)
     assert policy["status"]["nodes"]["undiscovered"] == 0
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/demo.svg", "docs/guides/install.md"])
+def test_every_example_that_a_page_names_is_there(page):
+    text = html.unescape((ROOT / page).read_text()).replace("\N{NO-BREAK SPACE}", " ")
+    named = set(re.findall(r"examples/[\w-]+\.yaml", text))
+    assert named
+    assert [name for name in sorted(named) if not (ROOT / name).is_file()] == []
 
 
 def is_ready(policy):

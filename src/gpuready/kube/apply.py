@@ -19,6 +19,7 @@ from gpuready.errors import ApiError
 from gpuready.kube.client import WATCH_IDLE_S, KubeClient
 from gpuready.kube.compare import Difference, differences, digest
 from gpuready.kube.errors import NotFound
+from gpuready.kube.pace import Pace
 from gpuready.kube.resources import Resource
 from gpuready.kube.wire import key_of, version_of
 
@@ -41,6 +42,7 @@ class Applied:
     object: Mapping[str, Any]  # the live object afterwards
     change: Change
     differences: tuple[Difference, ...] = ()
+    again_in_s: float = 0.0  # somebody undoes what we write: not before
     awaits_echo: bool = False  # the cache does not show our last write yet: look again after ECHO_S
 
     @property
@@ -76,6 +78,7 @@ class Applier:
         self._fit = fit
         self._clock = clock
         self._written: dict[str, _Written] = {}
+        self._pace = Pace(clock)
 
     async def apply(
         self, resource: Resource, desired: Mapping[str, Any], live: Mapping[str, Any] | None
@@ -105,10 +108,15 @@ class Applier:
             change = Change.REPAIRED if found else Change.NONE
         if change is Change.NONE:
             return Applied(live or {}, Change.NONE)
+        is_again = before is not None and before.digest == _digest_on(marked)
+        if is_again and (wait_s := self._pace.wait_s(identity)):
+            return Applied(live or {}, Change.NONE, again_in_s=wait_s)
         if change is Change.TAKEN_OVER and live is not None:
             await self._take_over(resource, live)
         after = await self._client.apply(resource, marked, field_manager=self._manager)
         self._written[identity] = _Written.of(marked, live, after, self._clock())
+        if is_again:
+            self._pace.wrote(identity)
         return Applied(after, change, found)
 
     def forget(self, resource: Resource, key: str) -> None:

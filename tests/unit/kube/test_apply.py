@@ -41,6 +41,34 @@ async def test_an_unchanged_object_costs_no_request(server: ScriptedServer) -> N
     assert (done.change, done.changed, server.requests) == (Change.NONE, False, [])
 
 
+async def test_an_object_that_somebody_changes_again_and_again_is_repaired_at_a_measured_pace(
+    server: ScriptedServer,
+) -> None:
+    """Twenty times at once, then every two seconds; another text of ours does not wait."""
+    now = 0.0
+    server.answers = [gives(stored(daemonset(image), version="6")) for image in ["a:1"] * 22 + ["b:1"]]
+
+    async with server.client() as client:
+        applier = Applier(client, clock=lambda: now)
+        edits = [_edited(str(version)) for version in range(100, 140)]
+        done = [await applier.apply(DAEMONSETS, daemonset(), live) for live in edits]
+        now = 2.0
+        later = [await applier.apply(DAEMONSETS, daemonset(), live) for live in edits[:3]]
+        ours = await applier.apply(DAEMONSETS, daemonset("b:1"), edits[3])
+
+    assert [each.changed for each in done] == [True] * 21 + [False] * 19  # the first told us of no fight
+    assert done[-1].again_in_s == 2.0
+    assert [each.changed for each in later] == [True, False, False]
+    assert ours.changed
+
+
+def _edited(version: str) -> dict[str, Any]:
+    live = stored(daemonset(), version=version)
+    live["spec"]["template"]["spec"]["containers"][0]["image"] = "hand:1"
+    live["metadata"]["annotations"][names.DIGEST_ANNOTATION] = "theirs"
+    return live
+
+
 async def test_an_absent_object_is_created_with_its_digest(server: ScriptedServer) -> None:
     server.answers = [ABSENT, gives(stored(daemonset()))]
 

@@ -12,6 +12,7 @@ from gpuready.controller.nodes.summary import GPUNodeSummary
 from gpuready.controller.rounds import Round
 from gpuready.kube.client import KubeClient
 from gpuready.kube.errors import NotFound
+from gpuready.kube.pace import Pace
 from gpuready.kube.resources import NODES
 from gpuready.kube.trimmed import Node
 
@@ -25,7 +26,7 @@ class LabellingLoop(Loop):
         self._client = client
         self._caches = caches
         self._current = current
-        self._echoes = Echoes()
+        self._echoes, self._pace = Echoes(), Pace()
         self.round = Round()
         caches.nodes.add_handler(self._on_node)
         caches.gpu_nodes.add_handler(self._on_gpu_node)
@@ -54,7 +55,7 @@ class LabellingLoop(Loop):
         if patch is None:
             return
         version = node.metadata.resource_version
-        if wait_s := self._echoes.wait_s(key, version):
+        if wait_s := max(self._echoes.wait_s(key, version), self._pace.wait_s(key)):
             self.queue.add_after(key, wait_s)
             return
         patch["metadata"]["resourceVersion"] = version
@@ -63,6 +64,7 @@ class LabellingLoop(Loop):
         except NotFound:
             return
         self._echoes.wrote(key, version)
+        self._pace.wrote(key)
         self._log.info("node labelled", node=key, changed=sorted(patch["metadata"].get("labels", {})))
 
     def _on_node(self, old: Node | None, new: Node | None) -> None:

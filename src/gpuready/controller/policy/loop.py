@@ -250,6 +250,8 @@ class PolicyLoop(Loop):
             await self._tell(kind, name, applied)
         if applied.awaits_echo:
             self.queue.add_after(KEY, ECHO_S)
+        if applied.again_in_s:
+            self.queue.add_after(KEY, applied.again_in_s)
 
     async def _tell(self, kind: str, name: str, applied: Applied) -> None:
         self._log.info("object applied", kind=kind, name=name, reason=str(applied.change))

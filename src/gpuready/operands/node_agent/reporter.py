@@ -16,6 +16,7 @@ from gpuready.gpu.sharing import device_of
 from gpuready.kube.client import KubeClient
 from gpuready.kube.errors import Conflict, NotFound, is_passing
 from gpuready.kube.events import EventRecorder
+from gpuready.kube.pace import Pace
 from gpuready.kube.resources import GPU_NODES, NODES
 from gpuready.kube.trimmed import Node
 from gpuready.log import Logger
@@ -71,6 +72,7 @@ class Reporter:
         self._clock, self._now = clock, now
         self._log = log
         self._labels, self._status, self._condition = Guard(), Guard(), Guard()
+        self._pace = Pace(clock)  # the other two are told once a second at most
         self._silenced_at: float | None = None
 
     async def report(self, view: View, judgement: Judgement, gpu_node: Mapping[str, Any] | None) -> float:
@@ -111,12 +113,15 @@ class Reporter:
             return 0.0
         if not self._labels.may_write(meta.resource_version, self._clock()):
             return _ECHO_S
+        if wait_s := self._pace.wait_s(meta.name):
+            return wait_s
         patch["resourceVersion"] = meta.resource_version
         try:
             await self._client.merge_patch(NODES, meta.name, {"metadata": patch})
         except Conflict:
             return _BEHIND_S
         self._labels.wrote(meta.resource_version, self._clock())
+        self._pace.wrote(meta.name)
         self._log.info("node labels written", changed=sorted(patch.get("labels", {})))
         return 0.0
 

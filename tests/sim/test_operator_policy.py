@@ -98,8 +98,15 @@ async def test_a_contradiction_is_named_and_what_runs_is_left_alone_until_it_is_
     await _event(cluster, "PolicyInvalid")
 
     await _restart_operator(cluster)
-    still_bad = await error(cluster, "PolicyInvalid", "spec.cdi.nriPluginEnabled")
+    # The new process has never seen a good text: it tells what runs.
+    still_bad = await cluster.wait(
+        POLICIES, POLICY, until=lambda obj: operand(obj, "device-plugin").get("reason") == "LeftAsItIs"
+    )
     assert _error_since(still_bad) == _error_since(bad)
+    assert "spec.cdi.nriPluginEnabled" in condition(still_bad, "Error")["message"]
+    plugin, driver = operand(still_bad, "device-plugin"), operand(still_bad, "driver")
+    assert (plugin["state"], plugin["ready"], plugin["flavour"]) == ("ready", 2, "own")
+    assert (driver["state"], driver["flavour"]) == ("ready", "original")
     assert await operand_pods(cluster) == before
     assert await cluster.allocatable("a100") == 2
 
@@ -133,48 +140,6 @@ async def test_an_object_that_the_api_server_refuses_is_named_and_sent_once(clus
     await ready(cluster)
     # 500 is the real server's answer to an applied object that does not fit its schema.
     assert writes(cluster, start)["gpuready-operator patch daemonsets 500"] == 1
-
-
-async def test_what_a_policy_names_and_is_not_there_holds_back_the_roll_out_until_it_is(cluster):
-    """New pods would be refused, and the old ones be gone by then."""
-    pods = await operand_pods(cluster)
-    named = {"daemonsets": {"priorityClassName": "gpu-first"}, "devicePlugin": {"imagePullSecrets": ["site"]}}
-
-    await edit(cluster, named)
-    told = await error(cluster, "OperandRefused", "PriorityClass gpu-first", "Secret gpu-operator/site")
-
-    plugin = operand(told, "device-plugin")
-    assert plugin["reason"] == "ReferenceMissing"
-    for words in (
-        "which spec.daemonsets.priorityClassName names",
-        "which spec.devicePlugin.imagePullSecrets names",
-        "What runs is left as it is",
-        "next: kubectl create priorityclass gpu-first",
-    ):
-        assert words in plugin["message"]
-    assert "node agent: there is no PriorityClass gpu-first" in condition(told, "Error")["message"]
-    assert await operand_pods(cluster) == pods
-    assert await cluster.allocatable("l4") == 2
-
-    await cluster.apply(PRIORITY_CLASS)
-    half = await error(cluster, "OperandRefused", "device-plugin: there is no Secret")
-    assert "PriorityClass" not in condition(half, "Error")["message"]
-    await cluster.apply(SECRET)
-    await ready(cluster)
-
-    daemonset = await cluster.client.get(DAEMON_SETS, PLUGIN, NAMESPACE)
-    assert daemonset["spec"]["template"]["spec"]["priorityClassName"] == "gpu-first"
-    await edit(cluster, {block: dict.fromkeys(fields) for block, fields in named.items()})
-    await ready(cluster)
-
-
-PRIORITY_CLASS = {
-    "apiVersion": "scheduling.k8s.io/v1",
-    "kind": "PriorityClass",
-    "metadata": {"name": "gpu-first"},
-    "value": 1000,
-}
-SECRET = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "site", "namespace": NAMESPACE}}
 
 
 async def test_a_second_policy_waits_and_takes_over_without_touching_a_node(cluster):
@@ -247,6 +212,46 @@ async def test_a_driver_that_is_switched_off_goes_as_a_daemonset_and_comes_back(
     # The container ends only when nothing holds the module: that is the container's business, not ours.
     await edit(cluster, {"driver": {"enabled": True}})
     await cluster.wait(DAEMON_SETS, DRIVER, NAMESPACE)
+
+
+async def test_what_a_policy_names_and_is_not_there_holds_back_the_roll_out_until_it_is(cluster):
+    """New pods would be refused, and the old ones be gone by then."""
+    pods = await operand_pods(cluster)
+    named = {"daemonsets": {"priorityClassName": "gpu-first"}, "devicePlugin": {"imagePullSecrets": ["site"]}}
+
+    await edit(cluster, named)
+    told = await error(cluster, "OperandRefused", "PriorityClass gpu-first", "Secret gpu-operator/site")
+
+    plugin = operand(told, "device-plugin")
+    assert plugin["reason"] == "ReferenceMissing"
+    for words in (
+        "which spec.daemonsets.priorityClassName names",
+        "which spec.devicePlugin.imagePullSecrets names",
+        "What runs is left as it is",
+        "next: kubectl create priorityclass gpu-first",
+    ):
+        assert words in plugin["message"]
+    assert "node agent: there is no PriorityClass gpu-first" in condition(told, "Error")["message"]
+    assert await operand_pods(cluster) == pods
+    assert await cluster.allocatable("l4") == 2
+
+    await cluster.apply(PRIORITY_CLASS)
+    half = await error(cluster, "OperandRefused", "device-plugin: there is no Secret")
+    assert "PriorityClass" not in condition(half, "Error")["message"]
+    await cluster.apply(SECRET)
+    await ready(cluster)
+
+    daemonset = await cluster.client.get(DAEMON_SETS, PLUGIN, NAMESPACE)
+    assert daemonset["spec"]["template"]["spec"]["priorityClassName"] == "gpu-first"
+
+
+PRIORITY_CLASS = {
+    "apiVersion": "scheduling.k8s.io/v1",
+    "kind": "PriorityClass",
+    "metadata": {"name": "gpu-first"},
+    "value": 1000,
+}
+SECRET = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "site", "namespace": NAMESPACE}}
 
 
 async def test_the_status_was_written_at_most_once_a_second_all_along(cluster):

@@ -86,6 +86,11 @@ class Existing(msgspec.Struct):
     metadata: _Name
 
 
+def _is_worker(daemonset: Mapping[str, Any]) -> bool:
+    labels = daemonset["metadata"].get("labels") or {}
+    return "worker" in (labels.get("role"), labels.get("app.kubernetes.io/component"))
+
+
 @dataclass(frozen=True)
 class Caches:
     """One watch per kind; `owned` is keyed by kind ("DaemonSet").
@@ -94,6 +99,7 @@ class Caches:
 
     service_monitor_crd   empty while the API server knows no ServiceMonitors; they are watched only then
 
+    nfd        DaemonSets of node-feature-discovery, wherever in the cluster they are
     secrets, priority_classes   what a policy may name and we only ask whether it exists
 
     own_pods   the node agent's and the driver's: the two whose absence their node cannot explain itself
@@ -105,6 +111,7 @@ class Caches:
     gpu_nodes: WatchCache[GPUNodeSummary]
     own_pods: WatchCache[Pod]
     configmaps: WatchCache[dict[str, Any]]
+    nfd: WatchCache[dict[str, Any]]
     secrets: WatchCache[Existing]
     priority_classes: WatchCache[Existing]
     owned: Mapping[str, WatchCache[dict[str, Any]]]
@@ -152,6 +159,7 @@ class Caches:
             gpu_nodes=WatchCache(client, resources.GPU_NODES, decode=decode_gpunode, contact=contact),
             own_pods=own_pods,
             configmaps=WatchCache(client, resources.CONFIGMAPS, namespace=namespace, contact=contact),
+            nfd=WatchCache(client, resources.DAEMONSETS, label_selector=names.NFD_SELECTOR, contact=contact),
             secrets=existing(resources.SECRETS),
             priority_classes=existing(resources.PRIORITY_CLASSES),
             owned={kind.kind: owned_of(kind) for kind in OWNED_KINDS},
@@ -175,7 +183,7 @@ class Caches:
     def all(self) -> list[WatchCache[Any]]:
         first: list[WatchCache[Any]] = [self.policies, self.nodes, self.gpu_nodes]
         last = [self.service_monitor_crd, self.own_namespace]
-        first += [self.own_pods, self.configmaps, self.secrets, self.priority_classes]
+        first += [self.own_pods, self.configmaps, self.nfd, self.secrets, self.priority_classes]
         return [*first, *self.owned.values(), *last]
 
     @property
@@ -223,6 +231,11 @@ class Caches:
     @property
     def synced(self) -> bool:
         return all(cache.synced for cache in self.all)
+
+    def nfd_workers(self) -> list[dict[str, Any]]:
+        """They look for GPUs; NFD's other parts do not."""
+        found = {obj["metadata"]["name"]: obj for obj in self.nfd.values() if _is_worker(obj)}
+        return [found[name] for name in sorted(found)]
 
     def agents_on(self, node: str) -> list[Pod]:
         return self.own_pods.by_index(_BY_NODE, f"{AGENT}/{node}")

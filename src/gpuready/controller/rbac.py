@@ -63,6 +63,8 @@ def _cluster_rules(namespace: str) -> list[Object]:
         _rule("gpuready.dev", [names.GPU_NODES], _OWN),
         _rule(_API, ["clusterroles", "clusterrolebindings"], _OWN),
         _rule("node.k8s.io", ["runtimeclasses"], _OWN),
+        # Where node-feature-discovery runs it is to be found, to say which taints keep it away.
+        _rule("apps", ["daemonsets"], _READ),
         _rule("scheduling.k8s.io", ["priorityclasses"], _READ),
         {**_rule("apiextensions.k8s.io", ["customresourcedefinitions"], _READ), "resourceNames": _CRDS},
     ]

@@ -2,7 +2,7 @@
 
 Pure, on plain objects. The rules are the scheduler's and the DaemonSet controller's; only hard ones count.
 
-Source: kubernetes, component-helpers/scheduling/corev1 (tolerations, nodeaffinity), pkg/controller/daemon.
+Source: kubernetes, component-helpers/scheduling/corev1 (nodeaffinity); for taints see kube/taints.py.
 """
 
 from __future__ import annotations
@@ -10,24 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from gpuready.kube import taints
 from gpuready.kube.quantity import find_whole
 
 Object = Mapping[str, Any]
 # Of one node, by resource: ("namespace/name" of a pod, how many it holds).
 Holders = dict[str, list[tuple[str, int]]]
-_KEEPS_AWAY = ("NoSchedule", "NoExecute")
-# The DaemonSet controller gives each of its pods these.
-_DAEMON_TOLERATIONS: tuple[Object, ...] = tuple(
-    {"key": f"node.kubernetes.io/{name}", "operator": "Exists"}
-    for name in (
-        "not-ready",
-        "unreachable",
-        "disk-pressure",
-        "memory-pressure",
-        "pid-pressure",
-        "unschedulable",
-    )
-)
 
 
 def name_of(obj: Object) -> str:
@@ -47,30 +35,15 @@ def is_cordoned(node: Object) -> bool:
 
 def taints_against(node: Object, tolerations: Sequence[Object]) -> list[str]:
     """Taints of the node that keep a pod with these tolerations away, as "key=value:Effect"."""
-    taints = (node.get("spec") or {}).get("taints") or ()
-    hard = [taint for taint in taints if taint.get("effect") in _KEEPS_AWAY]
-    return [_taint_text(taint) for taint in hard if not any(_tolerates(item, taint) for item in tolerations)]
+    return taints.taints_against(_taints_of(node), tolerations)
 
 
 def taints_against_daemonset(node: Object, daemonset: Object) -> list[str]:
-    spec = daemonset["spec"]["template"]["spec"]
-    return taints_against(node, [*(spec.get("tolerations") or ()), *_DAEMON_TOLERATIONS])
+    return taints.taints_against_daemonset(_taints_of(node), daemonset)
 
 
-def _tolerates(toleration: Object, taint: Object) -> bool:
-    if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
-        return False
-    if toleration.get("key") and toleration["key"] != taint.get("key"):
-        return False
-    if toleration.get("operator") == "Exists":
-        return True
-    same_value = (toleration.get("value") or "") == (taint.get("value") or "")
-    return bool(toleration.get("key")) and same_value
-
-
-def _taint_text(taint: Object) -> str:
-    value = f"={taint['value']}" if taint.get("value") else ""
-    return f"{taint.get('key')}{value}:{taint.get('effect')}"
+def _taints_of(node: Object) -> Sequence[Object]:
+    return (node.get("spec") or {}).get("taints") or ()
 
 
 # --- selectors --------------------------------------------------------------------------------------------

@@ -196,6 +196,7 @@ class PolicyLoop(Loop):
             failures=failures,
             troubles=self._troubles(),
             agent_name=node_agent.DAEMONSET,
+            own_image=self._own_image,
         )
 
     def _daemonsets(self) -> dict[str, Mapping[str, Any]]:
@@ -388,6 +389,7 @@ class PolicyLoop(Loop):
         others = (caches.service_monitors, caches.service_monitor_crd, caches.own_namespace)
         for cache in (*caches.owned.values(), *others):
             cache.add_handler(lambda old, new: self._wake())
+        caches.nfd.add_handler(self._on_nfd)
         caches.configmaps.add_handler(self._on_config)
         for named in (caches.secrets, caches.priority_classes):
             named.add_handler(self._on_existing)
@@ -400,6 +402,11 @@ class PolicyLoop(Loop):
         policy = self._current.effective
         name = ((new or old) or {}).get("metadata", {}).get("name", "")
         if policy is not None and (name in named_configs(policy) or name in self._referred_to):
+            self._wake()
+
+    def _on_nfd(self, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
+        """Where it may run counts, not how far a roll-out of it is."""
+        if old is None or new is None or old["spec"] != new["spec"]:
             self._wake()
 
     def _on_existing(self, old: Existing | None, new: Existing | None) -> None:
@@ -420,6 +427,7 @@ class PolicyLoop(Loop):
 def _matters(old: Node, new: Node) -> bool:
     return (
         old.metadata.labels != new.metadata.labels
+        or old.spec.taints != new.spec.taints
         or old.ready != new.ready
         or is_unknown(old) != is_unknown(new)
         or facts_of(old) != facts_of(new)

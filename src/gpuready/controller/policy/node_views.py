@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from gpuready import names
 from gpuready.controller.caches import Caches
 from gpuready.controller.labelling.decision import is_gpu_node
 from gpuready.controller.nodes.condition import is_unknown
-from gpuready.controller.policy.status import NodeView
+from gpuready.controller.policy.status import KeptAway, NodeView
 from gpuready.controller.policy.view import is_labelled_by_nfd
+from gpuready.kube.taints import taints_against_daemonset
 from gpuready.kube.trimmed import Node, Pod
 
 
@@ -23,6 +25,7 @@ class NodeViews:
         self._by_nfd = False
         caches.nodes.add_handler(self._on_node)
         caches.own_pods.add_handler(self._on_pod)
+        caches.nfd.add_handler(self._on_nfd)
 
     def all(self) -> list[NodeView]:
         nodes = self._caches.nodes.values()
@@ -42,10 +45,26 @@ class NodeViews:
             return NodeView(name, labels, silence=self._silence_of(node), silent=is_unknown(node))
         seen = _has_nfd_labels(labels) if self._by_nfd else self._has_ready_agent(name)
         silence = "" if self._by_nfd or seen else self._silence_of(node)
-        return NodeView(name, labels, silence=silence, undiscovered=node.ready and not seen)
+        undiscovered = node.ready and not seen
+        kept_away = self._kept_away(node) if undiscovered and self._by_nfd else None
+        return NodeView(name, labels, silence=silence, undiscovered=undiscovered, kept_away=kept_away)
+
+    def _kept_away(self, node: Node) -> KeptAway | None:
+        """None when a worker of NFD may run there, or there is none at all."""
+        taints = [{"key": each.key, "value": each.value, "effect": each.effect} for each in node.spec.taints]
+        found = [
+            KeptAway(f"{worker['metadata']['namespace']}/{worker['metadata']['name']}", tuple(against))
+            for worker in self._caches.nfd_workers()
+            for against in (taints_against_daemonset(taints, worker),)
+        ]
+        return found[0] if found and all(each.taints for each in found) else None
 
     def _has_ready_agent(self, node: str) -> bool:
         return any(pod.ready for pod in self._caches.agents_on(node))
+
+    def _on_nfd(self, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
+        if old is None or new is None or old["spec"] != new["spec"]:
+            self._known.clear()
 
     def _on_node(self, old: Node | None, new: Node | None) -> None:
         for node in (old, new):

@@ -12,16 +12,26 @@ from typing import Any
 
 from gpuready import names
 from gpuready.chain.driver import NOT_AS_ASKED
+from gpuready.chain.reporting import toleration_for
 from gpuready.chain.verdict import Link, State
 from gpuready.chain.wording import counted
 from gpuready.controller.fleet import held_up_by
 from gpuready.controller.nodes.summary import GPUNodeSummary
 from gpuready.controller.policy.active import ActivePolicy
 from gpuready.controller.policy.plan import OperandPlan, Plan
-from gpuready.operands.contract import PODS_NOT_READY, REFUSALS, Flavour, Refusal
+from gpuready.operands import registry
+from gpuready.operands.contract import PODS_NOT_READY, REFUSALS, Flavour, KubeObject, Operand, Refusal
 
 READY, NOT_READY, IGNORED = "ready", "notReady", "ignored"
 NOT_IMPLEMENTED = "notImplemented"  # of an operand
+
+
+@dataclass(frozen=True, slots=True)
+class KeptAway:
+    """Who would look for GPUs on a node, and the taints that he does not tolerate ("key=value:Effect")."""
+
+    daemonset: str
+    taints: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +41,7 @@ class NodeView:
     silence       why nobody speaks for it at this moment, "" when its agent does
     silent        that has lasted: what was known of its GPUs no longer counts
     undiscovered  a node that is Ready, and nobody has looked for GPUs there
+    kept_away     why nobody will
     """
 
     name: str
@@ -38,6 +49,7 @@ class NodeView:
     silence: str = ""
     silent: bool = False
     undiscovered: bool = False
+    kept_away: KeptAway | None = None
 
 
 @dataclass(frozen=True)
@@ -55,6 +67,7 @@ class Observed:
     failures: Mapping[str, str] = field(default_factory=dict)
     troubles: Sequence[str] = ()
     agent_name: str = ""
+    own_image: str = ""
 
 
 Row = dict[str, Any]
@@ -62,10 +75,11 @@ Row = dict[str, Any]
 
 def status_of(active: ActivePolicy, plan: Plan | None, seen: Observed, namespace: str, now: str) -> Row:
     """The whole status; conditions keep the time of their last change (see `carried_times`)."""
-    operands = [_operand_row(each, seen) for each in plan.operands] if plan else []
+    operands = [_operand_row(each, seen) for each in plan.operands] if plan else _rows_of_what_runs(seen)
     operands += [_not_implemented_row(name) for name in (plan.not_implemented if plan else ())]
     ready, error = _conditions(active, plan, operands, seen)
     conditions = [ready, error, *_not_implemented_condition(plan), *_no_effect_condition(plan)]
+    conditions += _undiscovered_condition(seen)
     for condition in conditions:
         condition["observedGeneration"] = active.generation
         condition["lastTransitionTime"] = now
@@ -165,6 +179,31 @@ def _operand_row(plan: OperandPlan, seen: Observed) -> Row:
         return {**row, "state": READY, "reason": reason, "message": message}
     reason, message = _why_not(plan, waiting, seen)
     return {**row, "state": NOT_READY, "reason": reason, "message": message}
+
+
+def _rows_of_what_runs(seen: Observed) -> list[Row]:
+    """This operator has not seen a good text of the policy yet: the DaemonSets say what one asked before."""
+    found: dict[str, list[KubeObject]] = {}
+    for obj in seen.daemonsets.values():
+        found.setdefault(obj["metadata"].get("labels", {}).get(names.OPERAND_LABEL, ""), []).append(dict(obj))
+    return [
+        _row_of_what_runs(operand, found[operand.name], seen)
+        for operand in registry.OPERANDS
+        if operand.name in found
+    ]
+
+
+def _row_of_what_runs(operand: Operand, daemonsets: Sequence[KubeObject], seen: Observed) -> Row:
+    flavour = Flavour.OWN if _runs_image(daemonsets[0], seen.own_image) else Flavour.ORIGINAL
+    row = _operand_row(OperandPlan(operand, True, flavour, tuple(daemonsets)), seen)
+    if row["state"] != READY:
+        return row
+    return {**row, "reason": "LeftAsItIs", "message": "runs as it was asked for before"}
+
+
+def _runs_image(daemonset: Mapping[str, Any], image: str) -> bool:
+    containers = daemonset["spec"].get("template", {}).get("spec", {}).get("containers") or ()
+    return any(container.get("image") == image for container in containers)
 
 
 def _flavour(plan: OperandPlan) -> Flavour:
@@ -330,23 +369,27 @@ def _conditions(
         return _not_ready("Discovering", f"{listed}: nobody has looked for GPUs there yet{why}")
     gpu_nodes = [node for node in seen.nodes if node.labels.get(names.GPU_PRESENT) == "true"]
     if not gpu_nodes:
-        return _ready("NoGPUNodes", "no node with an NVIDIA GPU is known")
+        return _ready("NoGPUNodes", f"no node with an NVIDIA GPU is known{_and_undiscovered(seen)}")
     unknown = [node.name for node in gpu_nodes if node.name not in seen.gpu_nodes]
     if unknown:
         return _not_ready("OperandNotReady", f"the node agent has not reported on {_some(unknown)}")
     remarks = [row for row in operands if row["state"] == READY and row["message"]]
-    text = "every installed operand is ready on every node it belongs to"
+    text = f"every installed operand is ready on every node it belongs to{_and_undiscovered(seen)}"
     if missing := [row["name"] for row in operands if row["state"] == NOT_IMPLEMENTED]:
         text += f"; not installed by this version: {', '.join(missing)}"
     return _ready("Reconciled", f"{text}; {_joined(remarks)}"[:1024] if remarks else text)
 
 
 def _still_hidden(active: ActivePolicy, seen: Observed) -> list[NodeView]:
-    """Nodes that hold up the first "ready" of a policy; a node that joins later does not take it back."""
+    """Nodes that hold up the first "ready" of a policy; a node that joins later does not take it back.
+
+    Nor do nodes that will stay so until somebody changes a toleration: their own condition names them.
+    """
     before = active.raw.get("status") or {}
     if before.get("state") == READY and before.get("observedGeneration") == active.generation:
         return []
-    return sorted((node for node in seen.nodes if node.undiscovered), key=lambda node: node.name)
+    waiting = [node for node in seen.nodes if node.undiscovered and node.kept_away is None]
+    return sorted(waiting, key=lambda node: node.name)
 
 
 def _ready(reason: str, message: str) -> tuple[Row, Row]:
@@ -369,6 +412,37 @@ def _not_implemented_condition(plan: Plan | None) -> list[Row]:
         return []
     message = "enabled by the policy, not installed by this version: " + ", ".join(plan.not_implemented)
     return [{"type": "NotImplemented", "status": "True", "reason": "NotImplemented", "message": message}]
+
+
+def _kept_away(seen: Observed) -> list[tuple[str, KeptAway]]:
+    found = [(node.name, node.kept_away) for node in seen.nodes if node.kept_away]
+    return sorted(found, key=lambda row: row[0])
+
+
+def _and_undiscovered(seen: Observed) -> str:
+    found = _kept_away(seen)
+    return f"; {counted(len(found), 'node')} undiscovered, see the condition Undiscovered" if found else ""
+
+
+def _undiscovered_condition(seen: Observed) -> list[Row]:
+    """Nodes that may have GPUs, of which nobody will know before somebody acts."""
+    found = _kept_away(seen)
+    if not found:
+        return []
+    listed = [f"{name} (taint {', '.join(kept.taints)})" for name, kept in found]
+    more = f" and {len(listed) - _NODES_NAMED} more" if len(listed) > _NODES_NAMED else ""
+    taints = dict.fromkeys(taint for _, kept in found for taint in kept.taints)
+    steps = "; ".join(toleration_for(taint) for taint in taints)
+    daemonsets = ", ".join(dict.fromkeys(kept.daemonset for _, kept in found))
+    message = (
+        f"discovery cannot run on {', '.join(listed[:_NODES_NAMED])}{more}: the DaemonSet {daemonsets} does "
+        f"not tolerate this; next: add to it the toleration {steps}"
+    )
+    row = {"type": "Undiscovered", "status": "True", "reason": "DiscoveryKeptAway", "message": message[:1024]}
+    return [row]
+
+
+_NODES_NAMED = 5
 
 
 def _no_effect_condition(plan: Plan | None) -> list[Row]:

@@ -67,9 +67,13 @@ def _started(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pa
 @pytest.fixture
 async def api(server: tuple[str, Path]) -> AsyncIterator[Api]:
     async with Api.connected(*server) as connected:
-        for file in sorted(CRDS.glob("*.yaml")):
-            await _install(connected, yaml.safe_load(file.read_text()))
+        await install_definitions(connected)
         yield connected
+
+
+async def install_definitions(api: Api) -> None:
+    for file in sorted(CRDS.glob("*.yaml")):
+        await _install(api, yaml.safe_load(file.read_text()))
 
 
 async def _install(api: Api, crd: dict[str, Any]) -> None:

@@ -30,11 +30,11 @@ async def test_answers_as_recorded(
     if os.environ.get("CONFORMANCE_RECORD") and api.server == "kubernetes":
         file.write_text(json.dumps(answers, indent=1) + "\n")
     expected = json.loads(file.read_text())
-    if difference := _difference(expected, answers):
-        pytest.fail(difference, pytrace=False)
+    if found := difference(expected, answers):
+        pytest.fail(found, pytrace=False)
 
 
-def _difference(expected: list[Any], answers: list[Any]) -> str:
+def difference(expected: list[Any], answers: list[Any]) -> str:
     """As a unified diff of YAML; empty when there is none."""
     wanted, got = (yaml.safe_dump(value, width=200).splitlines() for value in (expected, answers))
     return "\n".join(difflib.unified_diff(wanted, got, "kubernetes", "here", lineterm="", n=6))

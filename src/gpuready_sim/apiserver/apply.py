@@ -18,6 +18,7 @@ from gpuready_sim.apiserver import fields as fieldsets
 from gpuready_sim.apiserver.fields import FieldSet, SchemaMismatch
 from gpuready_sim.apiserver.schema import UNTYPED, Schema
 from gpuready_sim.apiserver.typed_merge import merged
+from gpuready_sim.apiserver.validation import ZERO_VALUES
 from gpuready_sim.apiserver.validation import decoded as decoded_value
 
 Object = dict[str, Any]
@@ -125,6 +126,7 @@ def apply(
     api_version: str,
     subresource: str = "",
     keep_nulls: bool = False,
+    reset: Sequence[str] = (),
     now: str,
 ) -> Object:
     """The object after `manager` applied `applied`: merged, its former fields dropped, managedFields kept.
@@ -132,6 +134,7 @@ def apply(
     live         None when the object does not exist yet
     api_version  of the request; recorded in the entry
     keep_nulls   leave null where all content of a map went: a custom resource is then refused for it
+    reset        top-level fields that belong to no writer of this path, nor to those before the first apply
     now          RFC 3339, seconds; used only if something changed
     returns      an object equal to `live` when the apply changes nothing
     raises       ApplyConflict unless `force`; ApplyInvalid
@@ -142,13 +145,15 @@ def apply(
     me = ManagerId(manager, APPLY, subresource, "")
     try:
         if live is not None and not owners:
-            owners = _first_owner(before, schema, api_version, now)
+            tracked = {name: value for name, value in before.items() if name not in reset}
+            owners = _first_owner(tracked, schema, api_version, subresource, now)
         claimed = fieldsets.difference(fieldsets.field_set(wanted, schema), NEVER_OWNED)
         after = merged(before, wanted, schema) if before else wanted
         after = _without_former_fields(after, owners, owners.get(me), claimed, schema)
         change = fieldsets.compare(before, after, schema)
     except SchemaMismatch as exc:
         raise ApplyInvalid(str(exc)) from exc
+    untouched = before == after
     after = after if keep_nulls else _without_emptied(after, schema)
     others = {key: owner for key, owner in owners.items() if key != me}
     conflicts = _conflicts(others, change)
@@ -157,12 +162,12 @@ def apply(
     result = _moved(others, change)
     former = owners.get(me)
     same = former is not None and (former.fields, former.api_version) == (claimed, api_version)
-    if claimed and former and same and before == after:
+    if claimed and former and same and untouched:
         result[me] = former
     elif claimed:
         # An apply that changes only who owns what leaves the time alone, or unset.
         unchanged = former.time if former else ""
-        result[me] = Owner(claimed, api_version, now if before != after else unchanged)
+        result[me] = Owner(claimed, api_version, unchanged if untouched else now)
     return _put_together(after, result)
 
 
@@ -268,21 +273,18 @@ def _put_together(obj: Object, owners: Owners) -> Object:
 
 
 def _appliable(applied: Object, schema: Schema) -> Object:
-    """What an apply may say; objects of built-in kinds first become what a typed server would decode."""
-    wanted: Object = decoded_value(applied, schema) if schema.ref else applied
+    """What an apply may say; of built-in kinds without unknown fields. A null is said, and owned."""
+    wanted: Object = decoded_value(applied, schema, keep_nulls=True) if schema.ref else applied
     metadata = wanted.get("metadata") or {}
     return wanted | {"metadata": {key: value for key, value in metadata.items() if key not in NEVER_APPLIED}}
 
 
-def _first_owner(live: Object, schema: Schema, api_version: str, now: str) -> Owners:
+def _first_owner(live: Object, schema: Schema, api_version: str, subresource: str, now: str) -> Owners:
     """An object that nobody tracked belongs to "before-first-apply" until it is applied."""
     change = fieldsets.compare(_zero(schema), live, schema)
     held = fieldsets.difference(fieldsets.union(change.added, change.modified), NEVER_OWNED)
-    return (
-        {ManagerId(BEFORE_FIRST_APPLY, UPDATE, "", api_version): Owner(held, api_version, now)}
-        if held
-        else {}
-    )
+    first = ManagerId(BEFORE_FIRST_APPLY, UPDATE, subresource, api_version)
+    return {first: Owner(held, api_version, now)} if held else {}
 
 
 def _without_former_fields(
@@ -309,8 +311,13 @@ def _without_former_fields(
 
 
 def _without_emptied(value: Any, schema: Schema) -> Any:
-    """Nulls that pruning left behind, gone where null is not a value of the type."""
+    """Nulls that pruning left behind, gone where null is not a value of the type.
+
+    Those in maps of plain values were applied, and become empty values.
+    """
     if isinstance(value, dict):
+        if schema.additional is not None and schema.additional.type in ZERO_VALUES:
+            return value
         out = {}
         for name, child in value.items():
             kind = schema.child(name)

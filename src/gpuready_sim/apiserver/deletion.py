@@ -154,16 +154,16 @@ def _grace_period(live: Obj, resource: ResourceType, options: DeleteOptions) -> 
     """Seconds until a pod has to be gone; other kinds have none."""
     if resource.qualified != "pods":
         return 0
+    running = live["metadata"].get("deletionGracePeriodSeconds")
+    if live["metadata"].get("deletionTimestamp") is not None and running is not None:
+        # What has begun is only made shorter, and only by who says so.
+        return int(running) if options.grace_s is None else min(options.grace_s, int(running))
     spec, status = live.get("spec") or {}, live.get("status") or {}
     if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
         return 0
-    wanted = options.grace_s
-    if wanted is None:
-        wanted = int(spec.get("terminationGracePeriodSeconds", _DEFAULT_GRACE_S))
-    running = live["metadata"].get("deletionGracePeriodSeconds")
-    if live["metadata"].get("deletionTimestamp") is not None and running is not None:
-        return min(wanted, int(running))
-    return wanted
+    if options.grace_s is not None:
+        return options.grace_s
+    return int(spec.get("terminationGracePeriodSeconds", _DEFAULT_GRACE_S))
 
 
 def _waits_for_content(resource: ResourceType) -> bool:

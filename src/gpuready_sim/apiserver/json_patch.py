@@ -82,8 +82,10 @@ def _replace(doc: Any, op: dict[str, Any]) -> Any:
     parent = _parent(doc, path, "replace")
     if isinstance(parent, list):
         parent[_index(path[-1], len(parent), "replace")] = value
-    else:
+    elif isinstance(parent, dict):
         parent[path[-1]] = value
+    else:
+        raise _missing("replace", path)
     return doc
 
 
@@ -95,7 +97,11 @@ def _move(doc: Any, op: dict[str, Any]) -> Any:
 
 
 def _copy(doc: Any, op: dict[str, Any]) -> Any:
-    value = copy.deepcopy(_found(doc, _pointer(_from(op)), "copy"))
+    """Of a key that is not there it copies null, as the library behind the real server."""
+    path = _pointer(_from(op))
+    parent = _parent(doc, path, "copy") if path else None
+    missing = isinstance(parent, dict) and path[-1] not in parent
+    value = None if missing else copy.deepcopy(_found(doc, path, "copy"))
     return _put(doc, _pointer(op["path"]), value, "copy")
 
 

@@ -222,11 +222,15 @@ def _one_of(holder: Object, field: str, path: str, allowed: tuple[str, ...]) -> 
 def _pod_update(new: Object, old: Object) -> list[FieldError]:
     before, after = _fixed_part(old.get("spec") or {}), _fixed_part(new.get("spec") or {})
     errors = [] if before == after else [FieldError("spec", "Forbidden", detail=POD_UPDATES)]
-    kept = (new.get("spec") or {}).get("tolerations") or []
-    if any(one not in kept for one in (old.get("spec") or {}).get("tolerations") or []):
+    kept = [_but_seconds(one) for one in (new.get("spec") or {}).get("tolerations") or []]
+    if any(_but_seconds(one) not in kept for one in (old.get("spec") or {}).get("tolerations") or []):
         detail = "existing toleration can not be modified except its tolerationSeconds"
         errors.append(FieldError("spec.tolerations", "Forbidden", detail=detail))
     return errors
+
+
+def _but_seconds(toleration: Object) -> Object:
+    return {key: value for key, value in toleration.items() if key != "tolerationSeconds"}
 
 
 def _fixed_part(spec: Object) -> Object:

@@ -97,6 +97,7 @@ def _new_pod(pod: Obj, around: Surroundings) -> None:
     _set_priority(pod, spec, around)
     _set_account(pod, spec, around)
     _tolerate_for_a_while(spec)
+    pod["status"] = {"phase": "Pending", **(pod.get("status") or {})}
 
 
 def _set_priority(pod: Obj, spec: Obj, around: Surroundings) -> None:

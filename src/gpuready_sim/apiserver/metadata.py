@@ -54,10 +54,11 @@ def checked_head(
         if resource.custom is not None:
             raise _custom_kind(obj, resource, patching=patching)
         raise _builtin_kind(obj, resource, patching=patching)
-    raw_meta = obj.get("metadata") or {}
-    if not isinstance(raw_meta, dict):
-        raise bad_request(f"{resource.kind}.metadata: expected an object")
-    meta = dict(raw_meta)
+    _refuse_mistyped(obj, resource, patching=patching)
+    meta = dict(obj.get("metadata") or {})
+    for field in ("labels", "annotations"):
+        if None in (meta.get(field) or {}).values():
+            meta[field] = {key: "" if value is None else value for key, value in meta[field].items()}
     _check_place(meta, namespace, name)
     if namespace:
         meta["namespace"] = namespace
@@ -67,6 +68,19 @@ def checked_head(
         meta["name"] = name
     head = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": meta}
     return head | {key: value for key, value in obj.items() if key not in head}
+
+
+def _refuse_mistyped(obj: Obj, resource: ResourceType, *, patching: bool) -> None:
+    """
+    raises  Failure 400 or 422 for metadata that Go could not decode, before any of it is looked at
+    """
+    why = schemas.metadata_misfit(obj.get("metadata"), resource.kind, custom=resource.custom is not None)
+    if not why:
+        return
+    if patching:
+        raise invalid("", "", "", [FieldError("patch", "Invalid", encode(obj).decode(), why)])
+    kind = resource.kind
+    raise bad_request(f'{kind} in version "{resource.version}" cannot be handled as a {kind}: {why}')
 
 
 def _is_another_kind(obj: Obj, resource: ResourceType) -> bool:

@@ -17,7 +17,7 @@ def pod(pod: Object) -> None:
     for container in [*each(spec, "containers"), *each(spec, "initContainers")]:
         _requests_from_limits(container)
     status = part(pod, "status")
-    fill(status, phase="Pending", qosClass=_qos(spec))
+    fill(status, qosClass=_qos(spec))
     for condition in each(status, "conditions"):
         fill(condition, lastProbeTime=None, lastTransitionTime=None)
     for state in [*each(status, "containerStatuses"), *each(status, "initContainerStatuses")]:

@@ -24,6 +24,7 @@ __all__ = [
     "Schema",
     "default_builtin",
     "definitions",
+    "metadata_misfit",
     "openapi_v3",
     "openapi_v3_of_crd",
     "prune_builtin",
@@ -76,6 +77,28 @@ def prune_builtin(obj: dict[str, Any]) -> dict[str, Any]:
     """The object as a typed server would decode it: no unknown fields, no nulls, canonical quantities."""
     schema = _schema_of_object(obj)
     return validation.decoded(obj, schema) if schema is not None else obj
+
+
+def metadata_misfit(value: Any, kind: str, *, custom: bool) -> str:
+    """What Go says of metadata of the wrong types; empty when they are right.
+
+    custom  of a custom resource, whose metadata is decoded by itself
+    """
+    if value is None:
+        return ""
+    own = (
+        {key: child for key, child in value.items() if key != "managedFields"}
+        if isinstance(value, dict)
+        else value
+    )
+    if custom and isinstance(own, dict):
+        return validation.first_misread(own, _metadata(), "")
+    return validation.first_misread(own, _metadata(), "metadata", holder=kind)
+
+
+@cache
+def _metadata() -> Schema:
+    return Schema({"$ref": META + "ObjectMeta"}, definitions())
 
 
 @cache

@@ -25,6 +25,20 @@ def confined(new: Obj, live: Obj, resource: ResourceType, subresource: str) -> O
     return new | {"status": live["status"]} if "status" in live else new
 
 
+def is_typable(new: Obj, live: Obj, resource: ResourceType, subresource: str) -> bool:
+    """Whether what an update says beside its own part has the right types.
+
+    It changes nothing, but the real server looks at all of it to see who owns what, and gives up on
+    managedFields when it cannot.
+    """
+    if resource.custom is None or "status" not in resource.subresources:
+        return True
+    names = [name for name in new if name != "status"] if subresource == "status" else ["status"]
+    # As text: to Python, False is 0.
+    changed = [name for name in names if name != "metadata" and str(new.get(name)) != str(live.get(name))]
+    return resource.custom.is_typable(new, changed)
+
+
 def _status_only(new: Obj, live: Obj, resource: ResourceType) -> Obj:
     """The live object with the new status; built-in kinds take labels and annotations along, as really."""
     meta = dict(live["metadata"])

@@ -10,13 +10,13 @@ kube-openapi pkg/validation.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from gpuready_sim.apiserver import go_json, schemas
 from gpuready_sim.apiserver.crd_rules import validate_crd
-from gpuready_sim.apiserver.field_errors import FieldError
+from gpuready_sim.apiserver.field_errors import FieldError, TypeName
 from gpuready_sim.apiserver.names import validate_metadata
 from gpuready_sim.apiserver.rules import RuleSet
 from gpuready_sim.apiserver.schema import UNTYPED, Node, Schema
@@ -61,10 +61,22 @@ class CustomSchema:
         _pruned_root(obj, self._own, found)
         return found
 
-    def default(self, obj: Object) -> Object:
-        """The object with the schema's defaults filled in, and without nulls where null is not allowed."""
+    def default(self, obj: Object, *, keep_nulls: bool = False) -> Object:
+        """The object with the schema's defaults filled in, and without nulls where null is not allowed.
+
+        keep_nulls  nulls stay, to be refused: what has been merged is not decoded again
+        """
         rest = {key: value for key, value in obj.items() if key not in KEPT}
-        return obj | {key: value for key, value in _defaulted(rest, self._own).items() if key not in KEPT}
+        filled = _defaulted(rest, self._own, keep_nulls=keep_nulls)
+        return obj | {key: value for key, value in filled.items() if key not in KEPT}
+
+    def is_typable(self, obj: Object, names: Iterable[str]) -> bool:
+        """Whether the fields of these names have values of their types; nulls have any."""
+        errors: list[FieldError] = []
+        for name in names:
+            if name in self._own.properties and obj.get(name) is not None:
+                validate_value(obj[name], self._own.properties[name], name, errors)
+        return not any(one.type == "TypeInvalid" and one.value != TypeName("null") for one in errors)
 
     def validate(
         self, obj: Object, old: Object | None = None, *, status_only: bool = False
@@ -148,32 +160,38 @@ def _pruned_map(value: Object, schema: Schema, path: str, dropped: list[str]) ->
     return out
 
 
-def _defaulted(value: Any, schema: Schema) -> Any:
+def _defaulted(value: Any, schema: Schema, *, keep_nulls: bool) -> Any:
     if isinstance(value, dict):
         out = dict(value)
         for name, field in schema.properties.items():
-            if name in out and out[name] is None and not field.nullable and field.type:
+            if name in out and out[name] is None and _goes(field, keep_nulls):
                 del out[name]
             if name not in out and "default" in field.node:
                 out[name] = copy.deepcopy(field.node["default"])
             if name in out:
-                out[name] = _defaulted(out[name], field)
+                out[name] = _defaulted(out[name], field, keep_nulls=keep_nulls)
         if schema.additional is not None:
-            _default_values(out, out.keys() - schema.properties.keys(), schema.additional)
+            free = out.keys() - schema.properties.keys()
+            _default_values(out, free, schema.additional, keep_nulls=keep_nulls)
         return out
     if isinstance(value, list) and schema.items is not None:
         element = schema.items
-        return [_defaulted(_unless_null(item, element), element) for item in value]
+        return [_defaulted(_unless_null(item, element), element, keep_nulls=keep_nulls) for item in value]
     return value
 
 
-def _default_values(out: Object, names: set[str], schema: Schema) -> None:
+def _goes(field: Schema, keep_nulls: bool) -> bool:
+    """Whether a null of this field is dropped; with a default it gives way to that in any case."""
+    return not field.nullable and bool(field.type) and (not keep_nulls or "default" in field.node)
+
+
+def _default_values(out: Object, names: set[str], schema: Schema, *, keep_nulls: bool) -> None:
     for name in names:
         value = _unless_null(out[name], schema)
-        if value is None and not schema.nullable and schema.type:
+        if value is None and _goes(schema, keep_nulls):
             del out[name]
         else:
-            out[name] = _defaulted(value, schema)
+            out[name] = _defaulted(value, schema, keep_nulls=keep_nulls)
 
 
 def _unless_null(value: Any, schema: Schema) -> Any:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from gpuready_sim.apiserver import fields, quantity, schemas
 from gpuready_sim.apiserver.failures import Failure, Obj
+from gpuready_sim.apiserver.field_errors import TypeName
 from gpuready_sim.apiserver.registry import ResourceType
 from gpuready_sim.apiserver.schemas import FieldError
 
@@ -18,11 +19,13 @@ def refuse_untypable(applied: Obj, resource: ResourceType) -> None:
     unconvertible: list[str] = []
     if resource.custom is not None:
         why = [f".{path}: field not declared in schema" for path in resource.custom.unknown_fields(applied)]
-        misfits = [error for error in resource.custom.validate(applied) if error.type == "TypeInvalid"]
+        found = resource.custom.validate(applied)
+        misfits = [one for one in found if one.type == "TypeInvalid" and one.value != TypeName("null")]
         why += [_mistyped(error, applied) for error in misfits]
     else:
         # Quantities are text to the schema; what they say is read when the merged object is converted.
-        found = [one for one in schemas.validate_builtin(applied, strict=True) if one.type in _UNTYPED]
+        found = schemas.validate_builtin(applied, strict=True)
+        found = [one for one in found if one.type in _UNTYPED]
         unconvertible = [error.detail for error in found if error.detail == quantity.MESSAGE]
         why = [_untyped(error) for error in found if error.detail != quantity.MESSAGE]
     if not why and resource.schema is not None:

@@ -19,6 +19,10 @@ from gpuready_sim.apiserver.schema import INT_OR_STRING, QUANTITY, Schema
 Object = dict[str, Any]
 
 BASE64: Final = frozenset(string.ascii_letters + string.digits + "+/")
+ZERO_VALUES: Final[dict[str, Any]] = {"string": "", "integer": 0, "boolean": False, QUANTITY: "0"}
+# What a null in a map becomes: Go keeps its key.
+NULL_ELEMENT: Final = "NullElement"
+# A null among structs, which Go reads as an empty one: the kind's rules are asked once it is that.
 TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 
 
@@ -27,8 +31,8 @@ def validate(obj: Object, schema: Schema | None, *, strict: bool) -> list[FieldE
     errors: list[FieldError] = []
     if schema is not None:
         _walk(obj, schema, "", "", errors, strict)
-    if any(error.type == "Decode" for error in errors):
-        return errors
+    if any(error.type in ("Decode", NULL_ELEMENT) for error in errors):
+        return [error for error in errors if error.type != NULL_ELEMENT]
     return errors + names.validate_metadata(obj) + kind_rules.validate(obj)
 
 
@@ -37,21 +41,30 @@ def validate_update(new: Object, old: Object) -> list[FieldError]:
     return kind_rules.validate_update(new, old)
 
 
-def decoded(value: Any, schema: Schema) -> Any:
+def decoded(value: Any, schema: Schema, *, keep_nulls: bool = False) -> Any:
     """As a typed server would decode it: no unknown fields, no nulls, quantities in canonical form."""
     if isinstance(value, dict):
         properties, values = schema.properties, schema.additional
+        said = {name: child for name, child in value.items() if child is not None or keep_nulls}
         if properties:
             return {
-                name: decoded(child, properties[name])
-                for name, child in value.items()
-                if name in properties and child is not None
+                name: decoded(child, properties[name], keep_nulls=keep_nulls)
+                for name, child in said.items()
+                if name in properties
             }
         if values is not None:
-            return {name: decoded(child, values) for name, child in value.items() if child is not None}
+            if not keep_nulls:
+                said = value if values.type in ZERO_VALUES else said
+                said = {
+                    name: ZERO_VALUES[values.type] if child is None else child for name, child in said.items()
+                }
+            return {name: decoded(child, values, keep_nulls=keep_nulls) for name, child in said.items()}
     elif isinstance(value, list):
         element = schema.items
-        return value if element is None else [decoded(child, element) for child in value]
+        if element is not None:
+            empty: Any = None if keep_nulls or element.type != "object" else {}
+            given = (empty if child is None else child for child in value)
+            return [decoded(child, element, keep_nulls=keep_nulls) for child in given]
     elif schema.type == QUANTITY and is_quantity(value):
         return canonical_quantity(value)
     return value
@@ -73,6 +86,13 @@ def without_empty(value: Any, schema: Schema) -> Any:
 
 def _is_collection(schema: Schema) -> bool:
     return schema.type == "array" or schema.additional is not None
+
+
+def first_misread(value: Any, schema: Schema, path: str, holder: str = "") -> str:
+    """What a Go server says of the first value that it cannot decode; empty when there is none."""
+    errors: list[FieldError] = []
+    _walk(value, schema, path, holder, errors, strict=False)
+    return next((error.message() for error in errors if error.type == "Decode"), "")
 
 
 def unrestorable(value: Any, schema: Schema) -> str:
@@ -129,6 +149,8 @@ def _walk(value: Any, schema: Schema, path: str, holder: str, errors: list[Field
         if isinstance(value, list):
             element = schema.element()
             for i, item in enumerate(value):
+                if item is None and element.type == "object":
+                    errors.append(FieldError(f"{path}[{i}]", NULL_ELEMENT))
                 _walk(item, element, f"{path}[{i}]", holder, errors, strict)
         else:
             errors.append(_mismatch(value, schema, path, holder))

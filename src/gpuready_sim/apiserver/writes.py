@@ -151,15 +151,13 @@ class Writes:
             raise invalid(resource.kind, resource.group, key[1], [error])
         metadata.carry_over(new, live, resource)
         new = self._understood(new, resource, options)
-        return self._replace(
-            resource,
-            key,
-            live,
-            new,
-            options,
-            subresource,
-            lambda obj: self._tracked(live, obj, resource, options, subresource),
-        )
+
+        def track(obj: Obj) -> Obj:
+            if not scope.is_typable(new, live, resource, subresource):
+                return scope.with_managed_fields(obj, None)
+            return self._tracked(live, obj, resource, options, subresource)
+
+        return self._replace(resource, key, live, new, options, subresource, track)
 
     def _replace(
         self,
@@ -239,10 +237,10 @@ class Writes:
         new = metadata.checked_head(merged, resource, key[0], key[1])
         if live is None:
             metadata.begin(new, resource, self._stamp())
-            new = self._defaulted(new, resource)
+            new = kinds.as_decoded(self._defaulted(new, resource, keep_nulls=True), resource)
             return self._create(resource, new, options, lambda obj: scope.with_managed_fields(obj, fields))
         metadata.carry_over(new, live, resource)
-        new = self._defaulted(new, resource)
+        new = kinds.as_decoded(self._defaulted(new, resource, keep_nulls=True), resource)
         return self._replace(
             resource, key, live, new, options, subresource, lambda obj: scope.with_managed_fields(obj, fields)
         )
@@ -267,6 +265,7 @@ class Writes:
                 api_version=resource.api_version,
                 subresource=subresource,
                 keep_nulls=resource.custom is not None,
+                reset=_not_its_own(resource, subresource),
                 now="" if options.untimed else self._stamp(),
             )
         except applying.ApplyConflict as exc:
@@ -329,11 +328,12 @@ class Writes:
         return self._store.put(resource.table, key, obj)
 
     def _drop(self, resource: ResourceType, key: Key, final: Obj | None, options: WriteOptions) -> Entry:
-        if options.dry_run:
-            return self._store.table(resource.table).items[key]
         if final is not None:
             final = views.stored(final, resource)
             final = final | {"metadata": dict(final["metadata"])}
+        if options.dry_run:
+            there = self._store.table(resource.table).items[key]
+            return Entry(key, there.rv, encode(final), final) if final is not None else there
         return self._store.remove(resource.table, key, final)
 
     def _understood(self, obj: Obj, resource: ResourceType, options: WriteOptions) -> Obj:
@@ -349,9 +349,9 @@ class Writes:
         _report_unknown([f'unknown field "{path}"' for path in unknown], obj, resource, options)
         return resource.custom.prune(obj)
 
-    def _defaulted(self, obj: Obj, resource: ResourceType) -> Obj:
+    def _defaulted(self, obj: Obj, resource: ResourceType, *, keep_nulls: bool = False) -> Obj:
         if resource.custom is not None:
-            return resource.custom.default(obj)
+            return resource.custom.default(obj, keep_nulls=keep_nulls)
         return schemas.default_builtin(obj)
 
     def _tracked(
@@ -403,6 +403,13 @@ class Writes:
 
     def _stamp(self) -> str:
         return self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _not_its_own(resource: ResourceType, subresource: str) -> tuple[str, ...]:
+    """What a path leaves as it is, and so gives to nobody."""
+    if "status" not in resource.subresources:
+        return ()
+    return {"": ("status",), "status": ("spec",)}.get(subresource, ())
 
 
 def _decoded_builtin(obj: Obj, resource: ResourceType, options: WriteOptions) -> Obj:

@@ -250,6 +250,18 @@ SCENARIOS = [
         ],
     ),
     Scenario(
+        "who came before the first apply owns no status",
+        [
+            post(f"{GPU_NODES}", gpu_node({"driver": {"enabled": True}})),
+            patch("merge", f"{GPU_NODES}/$NS/status", {"status": {"gpus": 8, "chain": []}}),
+            patch("merge", f"{GPU_NODES}/$NS", {"metadata": {"managedFields": [{}]}}),
+            apply(f"{GPU_NODES}/$NS", gpu_node({"driver": {"enabled": False}}), force="true"),
+            patch("merge", f"{GPU_NODES}/$NS", {"metadata": {"managedFields": [{}]}}),
+            apply(f"{GPU_NODES}/$NS/status", {**gpu_node(), "status": {"gpus": 7}}, force="true"),
+            delete(f"{GPU_NODES}/$NS"),
+        ],
+    ),
+    Scenario(
         "managed fields can be cleared and the next apply starts anew",
         [
             apply(A, config_map("a", {"k": "1"})),

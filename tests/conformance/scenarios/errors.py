@@ -34,6 +34,19 @@ def _of_another_kind(path: str, collection: str, api_version: str, kind: str) ->
     ]
 
 
+_MISTYPED: list[tuple[str, object]] = [
+    ("labels", "x"),
+    ("labels", {"a": 5}),
+    ("annotations", ["x"]),
+    ("finalizers", "x"),
+    ("finalizers", [1]),
+    ("ownerReferences", "x"),
+    ("ownerReferences", ["x"]),
+    ("generation", "x"),
+    ("creationTimestamp", 5),
+]
+
+
 SCENARIOS = [
     Scenario(
         "bodies that cannot be read",
@@ -70,6 +83,25 @@ SCENARIOS = [
                 for kind in ("merge", "jsonpatch", "strategic", "application/json")
                 for body in ("{broken", '"text"', "{}")
             ),
+            delete(f"{POLICIES}/$NS"),
+        ],
+    ),
+    Scenario(
+        "metadata of the wrong types",
+        [
+            post(MAPS, config_map("a")),
+            post(POLICIES, policy()),
+            *(
+                ask
+                for field, value in _MISTYPED
+                for ask in (
+                    post(MAPS, {"metadata": {"name": "b", field: value}}),
+                    post(POLICIES, {**policy(), "metadata": {"name": "$NS-b", field: value}}),
+                    patch("merge", f"{MAPS}/a", {"metadata": {field: value}}),
+                    patch("merge", f"{POLICIES}/$NS", {"metadata": {field: value}}),
+                )
+            ),
+            *(post(MAPS, {"metadata": value}) for value in ("x", ["x"], 5)),
             delete(f"{POLICIES}/$NS"),
         ],
     ),
@@ -205,6 +237,7 @@ SCENARIOS = [
             ),
             post(PODS, pod("p", {"name": "a", "image": "x", "ports": [{"containerPort": 99999}]})),
             post(PODS, pod("p", nodeSelector={"bad key!": "x"})),
+            post(PODS, pod("p", containers=[None])),
         ],
     ),
     Scenario(

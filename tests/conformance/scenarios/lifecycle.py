@@ -86,6 +86,21 @@ SCENARIOS = [
         ],
     ),
     Scenario(
+        "a deletion that has begun is made shorter only by who says so",
+        [
+            post(PODS, pod("p", nodeName="nowhere")),
+            delete(f"{PODS}/p", dryRun="All"),
+            delete(f"{PODS}/p"),
+            _ready("p"),
+            patch("strategic", f"{PODS}/p/status", {"status": {"phase": "Failed"}}),
+            delete(f"{PODS}/p"),
+            delete(f"{PODS}/p", {"gracePeriodSeconds": 0, "dryRun": ["All"]}),
+            delete(f"{PODS}/p", {"gracePeriodSeconds": 3}),
+            delete(f"{PODS}/p", {"gracePeriodSeconds": 0}),
+            get(f"{PODS}/p"),
+        ],
+    ),
+    Scenario(
         "what deletion options may not say",
         [
             post(MAPS, config_map("a")),

@@ -1,11 +1,76 @@
 """Merge patches and JSON patches."""
 
 from ..transcript import Scenario
-from .words import DEPLOYMENTS, MAPS, PODS, config_map, delete, deployment, patch, pod, post
+from .words import (
+    DEPLOYMENTS,
+    GPU_NODES,
+    MAPS,
+    PODS,
+    POLICIES,
+    Obj,
+    apply,
+    config_map,
+    delete,
+    deployment,
+    gpu_node,
+    patch,
+    pod,
+    policy,
+    post,
+)
 
 A = f"{MAPS}/a"
 
+
+def _status_of_pod(**status: object) -> Obj:
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "status": status}
+
+
+def _bears(key: str, seconds: int) -> Obj:
+    return {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}
+
+
 SCENARIOS = [
+    Scenario(
+        "a null in a map is an empty value, and one copied from nowhere too",
+        [
+            post(MAPS, config_map("a", {"k": None, "l": "1"}, labels={"x": None}, annotations={"y": None})),
+            patch("jsonpatch", A, [{"op": "copy", "from": "/data/none", "path": "/data/m"}]),
+            patch("jsonpatch", A, [{"op": "copy", "from": "/none/none", "path": "/data/m"}]),
+            patch("jsonpatch", A, [{"op": "replace", "path": "/data/l/x", "value": "1"}]),
+            patch("jsonpatch", A, [{"op": "add", "path": "/data", "value": {"n": None}}]),
+            apply(A, config_map("a", {"o": None}, labels={"z": None})),
+            apply(A, config_map("a", {"p": "1"})),
+            post(POLICIES, {**policy(), "metadata": {"name": "$NS", "labels": {"x": None}}}),
+            patch(
+                "jsonpatch", f"{POLICIES}/$NS", [{"op": "copy", "from": "/spec/none", "path": "/spec/driver"}]
+            ),
+            delete(f"{POLICIES}/$NS"),
+        ],
+    ),
+    Scenario(
+        "a status that is applied with nulls is emptied and owned",
+        [
+            post(PODS, pod("p")),
+            apply(f"{PODS}/p/status", _status_of_pod(phase="Running", podIP="10.0.0.1"), "alice"),
+            apply(f"{PODS}/p/status", _status_of_pod(phase=None, podIP=None), "alice"),
+            apply(f"{PODS}/p/status", _status_of_pod(phase="Failed"), "bob"),
+            patch("strategic", f"{PODS}/p/status", {"status": {"phase": None}}),
+            post(GPU_NODES, gpu_node()),
+            apply(f"{GPU_NODES}/$NS/status", {**gpu_node(), "status": {"gpus": None}}),
+            patch("merge", f"{GPU_NODES}/$NS", {"spec": {"uninstall": True}, "status": {"gpus": "many"}}),
+            delete(f"{GPU_NODES}/$NS"),
+        ],
+    ),
+    Scenario(
+        "of a toleration only the seconds may change",
+        [
+            post(PODS, pod("p", tolerations=[_bears("a", 10), _bears("a", 20)])),
+            patch("merge", f"{PODS}/p", {"spec": {"tolerations": [_bears("a", 30)]}}),
+            patch("merge", f"{PODS}/p", {"spec": {"tolerations": [_bears("b", 30)]}}),
+            patch("merge", f"{PODS}/p", {"spec": {"tolerations": [_bears("a", 5), _bears("b", 5)]}}),
+        ],
+    ),
     Scenario(
         "a merge patch adds, changes and removes",
         [

@@ -77,7 +77,7 @@ class EmbeddedControlPlane:
     """The simulator's API server; it is started again when it ends by itself."""
 
     has_controllers = False
-    enforces_rbac = False
+    enforces_rbac = True
 
     def __init__(self, place: Place) -> None:
         self._place = place

@@ -246,10 +246,10 @@ class Daemon:
         if bool(before) != bool(self._silent_s) or stamp != self._module_stamp:
             self._module_stamp = stamp
             self._wake()
-        is_cut_off = self._chosen.effective is not None and not desired.is_wanted(self._settings, self._root)
+        is_cut_off = self._chosen.effective is not None and not self._has_its_files()
         if self._written.error or self._recorder.has_failed or is_cut_off:
             # No event tells that a full file system has room again, or that a directory that was replaced
-            # below our mount is back.
+            # below our mount is back: with the wish in it, perhaps, and without our record.
             self._spec_is_due = True
             self._wake()
 
@@ -383,6 +383,11 @@ class Daemon:
     def _may_write(self, path: Path) -> bool:
         """Without a wish nothing is made anew: an uninstall takes the wish away first, then our files."""
         return desired.is_wanted(self._settings, self._root) or path.exists()
+
+    def _has_its_files(self) -> bool:
+        """Its wish, and its record: the two by which the node agent and it know of each other."""
+        record = self._recorder.path
+        return desired.is_wanted(self._settings, self._root) and (record is None or record.exists())
 
     def _wanted_root(self) -> str | None:
         effective = self._chosen.effective

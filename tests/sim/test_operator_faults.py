@@ -16,8 +16,10 @@ from tests.sim.operator_cluster import (
     PLUGIN,
     Operator,
     condition,
+    error,
     expect_no_writes,
     http,
+    offers,
     operand_pods,
     policy,
     quiet,
@@ -25,7 +27,7 @@ from tests.sim.operator_cluster import (
     wait_http,
 )
 
-from gpuready_sim.client import DAEMON_SETS, EVENTS, NODES
+from gpuready_sim.client import CONFIG_MAPS, DAEMON_SETS, EVENTS, NAMESPACES, NODES
 from gpuready_sim.cluster.handle import Cluster
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -123,6 +125,24 @@ async def test_an_api_server_that_is_gone_for_a_while_changes_nothing(cluster, o
     assert condition(await cluster.node("l4"), "GPUReady")["lastTransitionTime"] == since
 
 
+async def test_a_namespace_that_is_being_deleted_is_named_and_everything_is_back_with_it(cluster, operator):
+    held = {"name": "held", "namespace": NAMESPACE, "finalizers": ["team.example/keeps-it"]}
+    await cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": held})
+
+    await cluster.client.delete(NAMESPACES, NAMESPACE)
+    told = await error(cluster, "ReconcileFailed", "because it is being terminated")
+
+    assert "wait until the namespace is gone" in condition(told, "Error")["message"]
+    assert "RBAC" not in condition(told, "Error")["message"]
+    assert operator.is_running
+    await cluster.client.merge_patch(CONFIG_MAPS, "held", {"metadata": {"finalizers": None}}, NAMESPACE)
+    await cluster.wait_gone(NAMESPACES, NAMESPACE)
+    await cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    await cluster.wait(DAEMON_SETS, PLUGIN, NAMESPACE, until=_has_all_pods_ready)
+    await ready(cluster)
+    await cluster.wait(NODES, "l4", until=offers(2))
+
+
 async def test_it_ends_within_two_seconds_of_a_sigterm(cluster, operator):
     start = time.monotonic()
 
@@ -134,6 +154,11 @@ async def test_it_ends_within_two_seconds_of_a_sigterm(cluster, operator):
     assert "Traceback" not in operator.log()
     await operator.start()
     await operator.wait_ready()
+
+
+def _has_all_pods_ready(daemonset) -> bool:
+    status = daemonset.get("status") or {}
+    return status.get("numberReady", 0) == status.get("desiredNumberScheduled") == 2
 
 
 def _is_kubelet_ready(node) -> bool:

@@ -144,7 +144,7 @@ def error_of(status: int, body: Any, *, retry_after: str | None = None, call: st
         details=details,
         retry_after=_seconds(retry_after, details.get("retryAfterSeconds")),
         why=_WHY.get(status, ""),
-        next_step=_LOG_IN if _is_nobody(status, message) else _NEXT_STEPS.get(status, ""),
+        next_step=_next_step(status, message, details),
     )
 
 
@@ -153,6 +153,12 @@ _NEXT_STEPS = {
     401: "check that the token or certificate is still valid and belongs to this cluster",
     403: "grant the missing verb to this account in RBAC (gpuready rbac prints all that the operator needs)",
 }
+
+
+def _next_step(status: int, message: str, details: Mapping[str, Any]) -> str:
+    if "NamespaceTerminating" in _causes(details):  # 403 too, and no permission of anybody's would help
+        return "wait until the namespace is gone, or find what holds it; then create it again"
+    return _LOG_IN if _is_nobody(status, message) else _NEXT_STEPS.get(status, "")
 
 
 _LOG_IN = "nobody has logged in: see that the kubeconfig's user has a token or a certificate"
@@ -173,12 +179,16 @@ _PASSING = (408, 409, 410, 425, 429)
 
 
 def _kind_of(status: int, reason: str, details: Mapping[str, Any]) -> type[ApiStatusError]:
-    causes = details.get("causes")
-    rows = [row for row in causes if isinstance(row, Mapping)] if isinstance(causes, list) else []
     # A server restored from a backup is behind what we have seen: waiting for it would be for ever.
-    if any(row.get("reason") == "ResourceVersionTooLarge" for row in rows):
+    if "ResourceVersionTooLarge" in _causes(details):
         return Gone
     return _BY_REASON.get(reason) or _BY_STATUS.get(status, ApiStatusError)
+
+
+def _causes(details: Mapping[str, Any]) -> set[str]:
+    causes = details.get("causes")
+    rows = causes if isinstance(causes, list) else []
+    return {_text(row.get("reason")) for row in rows if isinstance(row, Mapping)}
 
 
 def _seconds(header: str | None, detail: Any) -> float | None:

@@ -99,6 +99,75 @@ def test_the_first_node_that_nfd_labels_changes_how_every_other_is_seen():
     assert seen.all()["a"].undiscovered
 
 
+def nfd_worker(seen: Seen, name: str, *tolerations: dict[str, str], version: str = "1") -> None:
+    labels = {"role": "worker"}
+    meta = {"name": name, "namespace": "nfd", "resourceVersion": version, "labels": labels}
+    spec = {"template": {"spec": {"tolerations": list(tolerations)}}}
+    seen.caches.nfd._put(f"nfd/{name}", {"metadata": meta, "spec": spec})
+
+
+def tainted(seen: Seen, name: str) -> None:
+    """Ready, without a label of NFD."""
+    obj = {
+        "metadata": {"name": name, "resourceVersion": "1"},
+        "spec": {"taints": [{"key": "team", "value": "ml", "effect": "NoSchedule"}]},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    }
+    seen.caches.nodes._put(name, decode_node(json.dumps(obj).encode()))
+
+
+def labelled_by_nfd(seen: Seen, **annotations: str) -> None:
+    meta = {
+        "name": "found",
+        "resourceVersion": "1",
+        "labels": {names.NFD_PCI_LABELS[0]: "true"},
+        "annotations": annotations,
+    }
+    seen.caches.nodes._put("found", decode_node(json.dumps({"metadata": meta}).encode()))
+
+
+NFD = {names.NFD_OWNED_ANNOTATION: names.NFD_PCI_LABELS[0]}
+TEAM = {"key": "team", "operator": "Exists"}
+
+
+def test_a_taint_that_nfd_does_not_tolerate_is_told_until_it_does():
+    seen = Seen()
+    labelled_by_nfd(seen, **NFD)
+    tainted(seen, "a")
+    nfd_worker(seen, "nfd-worker")
+
+    kept = seen.all()["a"].kept_away
+    assert kept is not None
+    assert (kept.daemonset, kept.taints) == ("nfd/nfd-worker", ("team=ml:NoSchedule",))
+
+    nfd_worker(seen, "nfd-worker", TEAM, version="2")
+    assert seen.all()["a"].kept_away is None
+    assert seen.all()["a"].undiscovered, "it has still to look"
+
+
+def test_of_two_installations_of_nfd_one_that_may_run_there_is_enough():
+    seen = Seen()
+    labelled_by_nfd(seen, **NFD)
+    tainted(seen, "a")
+    nfd_worker(seen, "first")
+    nfd_worker(seen, "second", TEAM)
+
+    assert seen.all()["a"].kept_away is None
+
+
+def test_where_no_nfd_labels_nodes_a_taint_hides_none_from_the_agent_which_tolerates_all():
+    """NFD is installed and has found no GPU, or is older than the annotation by which it is known."""
+    for written in ({}, {"nfd.node.kubernetes.io/worker.version": "0.3"}):
+        seen = Seen()
+        labelled_by_nfd(seen, **written)
+        tainted(seen, "a")
+        nfd_worker(seen, "nfd-worker")
+        seen.agent("a", ready=True, version="1")
+
+        assert not seen.all()["a"].undiscovered
+        assert seen.all()["a"].kept_away is None
+
+
 def test_a_node_that_is_gone_is_seen_no_longer():
     seen = Seen()
     seen.node("a", **GPU)

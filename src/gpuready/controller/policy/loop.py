@@ -386,9 +386,10 @@ class PolicyLoop(Loop):
         caches.nodes.add_handler(self._on_node)
         caches.gpu_nodes.add_handler(self._on_gpu_node)
         caches.own_pods.add_handler(lambda old, new: self._wake())
-        others = (caches.service_monitors, caches.service_monitor_crd, caches.own_namespace)
+        others = (caches.service_monitors, caches.service_monitor_crd)
         for cache in (*caches.owned.values(), *others):
             cache.add_handler(lambda old, new: self._wake())
+        caches.own_namespace.add_handler(self._on_namespace)
         caches.nfd.add_handler(self._on_nfd)
         caches.configmaps.add_handler(self._on_config)
         for named in (caches.secrets, caches.priority_classes):
@@ -403,6 +404,13 @@ class PolicyLoop(Loop):
         name = ((new or old) or {}).get("metadata", {}).get("name", "")
         if policy is not None and (name in named_configs(policy) or name in self._referred_to):
             self._wake()
+
+    def _on_namespace(self, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
+        """A new one takes what the old one, or none, has refused."""
+        if old is None and new is not None:
+            self._refusals = Refusals()
+            self.queue.forget(KEY)
+        self._wake()
 
     def _on_nfd(self, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
         """Where it may run counts, not how far a roll-out of it is."""

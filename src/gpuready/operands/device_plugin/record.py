@@ -56,7 +56,7 @@ def remembered(row: Mapping[str, Any], boot: str) -> tuple[list[Card], dict[str,
     if not boot or row.get("bootId") != boot:
         return [], {}
     cards, health = [], {}
-    for device in row.get("devices", ()):
+    for device in row.get("devices") or ():
         card = Card(
             uuid=device["uuid"],
             index=device["index"],
@@ -76,7 +76,7 @@ def remembered_allocations(row: Mapping[str, Any], boot: str) -> Mapping[str, An
 
 
 def _without_bursts(record: Mapping[str, Any]) -> dict[str, Any]:
-    devices = [{**device, "lastXid": None} for device in record.get("devices", ())]
+    devices = [{**device, "lastXid": None} for device in record.get("devices") or ()]
     return {**record, "devices": devices, "allocations": None}
 
 

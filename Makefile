@@ -40,7 +40,7 @@ clients: setup ## fetch kubectl and helm, new and old, outside the tree (for `ma
 	$(BIN)/python -m gpuready_sim.kubernetes.clients
 
 conformance: setup ## the same expectations of the simulator's API server and of the real one (after `make kubernetes`)
-	$(BIN)/python -m pytest tests/conformance -rs
+	$(BIN)/python -m pytest tests/conformance -rs -n 2 --dist loadgroup
 
 e2e: setup ## one GPU end to end on a real node: kubelet, containerd, runc (after `make kubernetes`; needs root)
 	$(BIN)/python -m pytest tests/e2e -rs

@@ -22,6 +22,15 @@ SERVERS = ("embedded", "kubernetes")
 CRDS = Path(__file__).parents[2] / "src/gpuready/api/crds"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What asks one server stays with it, where tests are spread over processes: `make conformance`."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            asked = getattr(item, "callspec", None)
+            group = asked.params.get("server") if asked is not None else None
+            item.add_marker(pytest.mark.xdist_group(group or item.path.name))
+
+
 @pytest.fixture(scope="session", params=SERVERS)
 def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory

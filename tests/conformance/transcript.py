@@ -25,6 +25,7 @@ _PASSING = [
     (re.compile(r"(in record \(|current: )\d+"), r"\1<rv>"),
     # What a pod's update would change, as a diff of Go structs.
     (re.compile(r"(if it was previously negative\))\n@@.*", re.DOTALL), r"\1"),
+    (re.compile(r"(is missing in ')\{.*\}'"), r"\1<object>'"),
     # A whole object, in the order of its Go fields.
     (re.compile(r'Invalid value: "\{(?:\\.|[^"\\])*"'), 'Invalid value: "<object>"'),
 ]

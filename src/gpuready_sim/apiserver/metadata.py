@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import uuid
 
-from gpuready_sim.apiserver import schemas
+from gpuready_sim.apiserver import go_json, schemas
 from gpuready_sim.apiserver.failures import Failure, Obj, bad_request, conflict, invalid
 from gpuready_sim.apiserver.registry import ResourceType
 from gpuready_sim.apiserver.schemas import FieldError
@@ -50,12 +50,15 @@ def checked_head(
     patching  the object is what a patch has made, not what somebody sent
     raises    Failure 400 or 422 when the object says otherwise
     """
+    _refuse_unkind(obj, resource, patching=patching)
     if _is_another_kind(obj, resource):
         if resource.custom is not None:
             raise _custom_kind(obj, resource, patching=patching)
         raise _builtin_kind(obj, resource, patching=patching)
     _refuse_mistyped(obj, resource, patching=patching)
     meta = dict(obj.get("metadata") or {})
+    if resource.custom is not None:  # the schema knows nothing of metadata, so nobody else drops its nulls
+        meta = {key: value for key, value in meta.items() if value is not None}
     for field in ("labels", "annotations"):
         if None in (meta.get(field) or {}).values():
             meta[field] = {key: "" if value is None else value for key, value in meta[field].items()}
@@ -68,6 +71,23 @@ def checked_head(
         meta["name"] = name
     head = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": meta}
     return head | {key: value for key, value in obj.items() if key not in head}
+
+
+def _refuse_unkind(obj: Obj, resource: ResourceType, *, patching: bool) -> None:
+    """
+    raises  Failure 400 or 422 for what has no readable kind
+    """
+    why = ""
+    for key in ("apiVersion", "kind"):
+        if obj.get(key) is not None and not isinstance(obj[key], str):
+            what = f"cannot unmarshal {go_json.kind_of(obj[key])} into Go struct field .{key} of type string"
+            why = why or f"couldn't get version/kind; json parse error: json: {what}"
+    if not why and patching and resource.custom is not None and not obj.get("kind"):
+        why = f"Object 'Kind' is missing in '{encode(obj).decode()}'"
+    if why and patching:
+        raise invalid("", "", "", [FieldError("patch", "Invalid", encode(obj).decode(), why)])
+    if why:
+        raise bad_request(f"the object provided is unrecognized (must be of type {resource.kind}): {why}")
 
 
 def _refuse_mistyped(obj: Obj, resource: ResourceType, *, patching: bool) -> None:

@@ -102,6 +102,12 @@ SCENARIOS = [
                 )
             ),
             *(post(MAPS, {"metadata": value}) for value in ("x", ["x"], 5)),
+            *(
+                patch("jsonpatch", path, [{"op": "add", "path": "/kind", "value": value}])
+                for path in (f"{MAPS}/a", f"{POLICIES}/$NS")
+                for value in ({}, 5, ["x"])
+            ),
+            patch("jsonpatch", f"{POLICIES}/$NS", [{"op": "remove", "path": "/kind"}]),
             delete(f"{POLICIES}/$NS"),
         ],
     ),

@@ -82,7 +82,7 @@ $ kubectl expose deployment web --port=80 --target-port=8080
 $ kubectl describe deployment web
 $ kubectl describe ds agent
 $ kubectl describe sts store
-$ kubectl describe cm settings
+$ kubectl create configmap one --from-literal=colour=red && kubectl describe cm one
 $ kubectl describe secret key
 $ kubectl describe role reader
 $ kubectl describe rolebinding reading

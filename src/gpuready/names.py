@@ -28,6 +28,8 @@ DEPLOY_OPERANDS = "nvidia.com/gpu.deploy.operands"
 DEPLOY_DRIVER = "nvidia.com/gpu.deploy.driver"
 DEPLOY_DEVICE_PLUGIN = "nvidia.com/gpu.deploy.device-plugin"
 DRIVER_PRE_INSTALLED = "pre-installed"
+UPGRADE_STATE_LABEL = "nvidia.com/gpu-driver-upgrade-state"
+UPGRADE_SKIP_LABEL = "nvidia.com/gpu-driver-upgrade.skip"
 PLUGIN_CONFIG_LABEL = "nvidia.com/device-plugin.config"
 MIG_CONFIG_LABEL = "nvidia.com/mig.config"
 NFD_PREFIX = "feature.node.kubernetes.io/"
@@ -54,8 +56,10 @@ OPERAND_LABEL = "gpuready.dev/operand"
 # On a driver pod: digest of what decides how the driver is installed.
 DRIVER_CONFIG_LABEL = "gpuready.dev/driver-config"
 
-# --- node condition -------------------------------------------------------------------------------------
+# --- conditions -----------------------------------------------------------------------------------------
 GPU_READY_CONDITION = "GPUReady"
+# Of a policy: nodes work with another driver than it asks for, and wait for theirs.
+UPGRADE_WAITING_CONDITION = "DriverUpgradeWaiting"
 
 # --- resources and CDI ----------------------------------------------------------------------------------
 GPU_RESOURCE = "nvidia.com/gpu"

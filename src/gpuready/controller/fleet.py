@@ -18,7 +18,6 @@ from gpuready.controller.nodes.condition import is_unknown
 from gpuready.controller.nodes.summary import GPUNodeSummary, LinkSummary
 from gpuready.kube.trimmed import Node
 
-UPGRADE_STATE_LABEL = "nvidia.com/gpu-driver-upgrade-state"
 # A node writes its own status: what it may call a reason is a word, or it is counted as this one.
 OTHER = "Other"
 _REASON = re.compile(r"^[A-Z][A-Za-z0-9]{0,63}$")
@@ -72,7 +71,9 @@ def fleet_of(nodes: Sequence[Node], gpu_nodes: Mapping[str, GPUNodeSummary]) -> 
         links=_in_known_words(Counter(row for look in looks.values() for row in _rows_of(*look))),
         held_up=held_up,
         unhealthy={name: count for name, count in ill.items() if count > 0},
-        upgrades=Counter(state for node in nodes if (state := node.metadata.labels.get(UPGRADE_STATE_LABEL))),
+        upgrades=Counter(
+            state for node in nodes if (state := node.metadata.labels.get(names.UPGRADE_STATE_LABEL))
+        ),
         has_nfd_labels=any(_has_nfd_labels(node.metadata.labels) for node in nodes),
     )
 

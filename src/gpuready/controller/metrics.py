@@ -18,6 +18,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from gpuready import names
 from gpuready.controller.fleet import Fleet, fleet_of
+from gpuready.controller.upgrade import budget
 from gpuready.operands import registry
 
 if TYPE_CHECKING:
@@ -196,6 +197,21 @@ class Metrics:
         }
         for name, (count, text) in counts.items():
             yield _gauge(f"gpu_operator_nodes_upgrades_{name}", text, count)
+        yield _gauges(
+            "gpuready_driver_upgrade_blocked_nodes",
+            "nodes that wait for another driver and may not begin, by the limit that keeps them",
+            ["reason"],
+            self._blocked(policy),
+        )
+
+    def _blocked(self, policy: ClusterPolicy | None) -> Rows:
+        """With zeros: an alert needs to see the end of it."""
+        blocked: dict[str, int] = {}
+        if policy is not None and budget.asks_for_upgrades(policy):
+            gpu_nodes = {each.metadata.name: each for each in self._caches.gpu_nodes.values()}
+            found = budget.of_nodes(policy, self._caches.nodes.values(), gpu_nodes)
+            blocked = {found.held_back_by: len(found.waiting)}
+        return {(limit,): blocked.get(limit, 0) for limit in budget.LIMITS}
 
     # --- policies and operands, as the API shows them ----------------------------------------------------
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from gpuready import names
 from gpuready.tools.placement import Object
 
 
@@ -15,3 +19,9 @@ def not_installed(policy: Object) -> str:
     rows = (policy.get("status") or {}).get("operands") or ()
     names = [str(row.get("name")) for row in rows if row.get("state") == "notImplemented"]
     return f"not installed by this version: {', '.join(names)}" if names else ""
+
+
+def upgrade_waiting(policy: Object) -> Mapping[str, Any] | None:
+    """The condition about nodes that wait for another driver; None while none waits."""
+    rows = (policy.get("status") or {}).get("conditions") or ()
+    return next((row for row in rows if row.get("type") == names.UPGRADE_WAITING_CONDITION), None)

@@ -196,3 +196,23 @@ def _grown(before: Any, after: Any) -> Any:
     smaller = {key: (value, after.get(key)) for key, value in before.items() if after.get(key, -1) < value}
     assert smaller == {}
     return after
+
+
+async def test_nodes_that_wait_for_a_driver_are_counted_by_the_limit_that_keeps_them() -> None:
+    """Case C28: five wait, two others use the budget up."""
+    driver = {"nvidia.com/gpu.deploy.driver": "true"}
+    waiting = {**driver, "nvidia.com/gpu-driver-upgrade-state": "upgrade-required"}
+    nodes = [node(name, **waiting) for name in ("u1", "u2", "u4", "u5", "u7")]
+    nodes += [node(name, **driver) for name in ("u3", "u6", "u8")]
+    for each in nodes:
+        ready = "False" if each["metadata"]["name"] == "u6" else "True"
+        each["status"]["conditions"].append({"type": "Ready", "status": ready})
+        each["spec"] = {"unschedulable": each["metadata"]["name"] == "u3"}
+    asked = policy()
+    asked["spec"] = {"driver": {"upgradePolicy": {"autoUpgrade": True, "maxUnavailable": "25%"}}}
+    async with scraped(nodes=nodes, clusterpolicies=[asked]) as rig:
+        rows = rig.rows()["gpuready_driver_upgrade_blocked_nodes"]
+    assert {dict(key)["reason"]: value for key, value in rows.items()} == {
+        "maxUnavailable": 5,
+        "maxParallelUpgrades": 0,
+    }

@@ -9,7 +9,7 @@ from typing import Any
 from gpuready import names
 from gpuready.controller.caches import Caches
 from gpuready.controller.policy.node_views import NodeViews
-from gpuready.controller.policy.status import NodeView
+from gpuready.controller.policy.observed import NodeView
 from gpuready.kube.trimmed import Node, decode_node, decode_pod
 
 Put = Callable[[str, Any], None]

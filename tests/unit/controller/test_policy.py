@@ -9,11 +9,10 @@ import pytest
 from gpuready import names
 from gpuready.controller.nodes.summary import decode_gpunode
 from gpuready.controller.policy.active import active_of, ignored_of, read
+from gpuready.controller.policy.observed import NodeView, Observed
 from gpuready.controller.policy.plan import plan_of
 from gpuready.controller.policy.pruning import leftovers, surplus
 from gpuready.controller.policy.status import (
-    NodeView,
-    Observed,
     headline,
     ignored_status,
     new_problem,

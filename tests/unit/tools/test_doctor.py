@@ -71,6 +71,17 @@ def test_a_healthy_cluster_yields_no_finding() -> None:
     ]
 
 
+def test_nodes_that_wait_for_their_driver_are_a_finding_though_all_is_ready() -> None:
+    message = "2 nodes wait for another driver (a, b); 25% of 8 driver nodes is 2; next: kubectl uncordon c"
+    row = {"type": "DriverUpgradeWaiting", "status": "True", "reason": "MaxUnavailable", "message": message}
+    asked = policy()
+    asked["status"]["conditions"].append(row)
+    found = findings(cluster(node("a", gpus=1), gpu_nodes=[gpu_node("a", gpus=1)], policies=[asked]))
+    assert [(each.subject, each.severity, each.reason, each.next_step) for each in found] == [
+        ("policy/cluster-policy", Severity.WAITING, "MaxUnavailable", "kubectl uncordon c")
+    ]
+
+
 def test_only_the_first_broken_link_of_a_node_is_a_finding() -> None:
     (finding,) = findings(
         cluster(node("g1", gpus=8), gpu_nodes=[gpu_node("g1", WAITING_PLUGIN, MISMATCH, healthy=0)])

@@ -35,6 +35,18 @@ def test_the_table_shows_nodes_by_links_and_the_policy() -> None:
     ]
 
 
+def test_nodes_that_wait_for_their_driver_are_told_below_the_policy() -> None:
+    given = seen()
+    message = "2 nodes wait for another driver (a, b); ...; next: kubectl uncordon c"
+    row = {"type": "DriverUpgradeWaiting", "status": "True", "reason": "MaxUnavailable", "message": message}
+    given.policies[0]["status"]["conditions"].append(row)
+
+    assert table.plain(rows_of(given), given.policies).splitlines()[:2] == [
+        "policy cluster-policy: ready",
+        f"policy cluster-policy: {message}",
+    ]
+
+
 def test_without_a_terminal_only_what_changed_is_told() -> None:
     before, after = seen(MISMATCH, WAITING), seen()
 

@@ -26,11 +26,11 @@ from gpuready.controller.policy.active import ActivePolicy
 from gpuready.controller.policy.left_behind import is_originals, left_behind
 from gpuready.controller.policy.namespace import missing_labels
 from gpuready.controller.policy.node_views import NodeViews
+from gpuready.controller.policy.observed import Observed
 from gpuready.controller.policy.plan import Plan, key_of, plan_of
 from gpuready.controller.policy.pod_marks import without_new_mark
 from gpuready.controller.policy.refusals import RETRY_S, Refusals
 from gpuready.controller.policy.status import (
-    Observed,
     headline,
     ignored_status,
     new_problem,
@@ -437,6 +437,7 @@ def _matters(old: Node, new: Node) -> bool:
         old.metadata.labels != new.metadata.labels
         or old.spec.taints != new.spec.taints
         or old.ready != new.ready
+        or old.spec.unschedulable != new.spec.unschedulable
         or is_unknown(old) != is_unknown(new)
         or facts_of(old) != facts_of(new)
     )

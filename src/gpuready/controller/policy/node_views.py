@@ -9,7 +9,7 @@ from gpuready import names
 from gpuready.controller.caches import Caches
 from gpuready.controller.labelling.decision import is_gpu_node
 from gpuready.controller.nodes.condition import is_unknown
-from gpuready.controller.policy.status import KeptAway, NodeView
+from gpuready.controller.policy.observed import KeptAway, NodeView
 from gpuready.controller.policy.view import is_labelled_by_nfd
 from gpuready.kube.taints import taints_against_daemonset
 from gpuready.kube.trimmed import Node, Pod
@@ -42,7 +42,14 @@ class NodeViews:
     def _view_of(self, node: Node) -> NodeView:
         name, labels = node.metadata.name, node.metadata.labels
         if is_gpu_node(labels):
-            return NodeView(name, labels, silence=self._silence_of(node), silent=is_unknown(node))
+            return NodeView(
+                name,
+                labels,
+                silence=self._silence_of(node),
+                silent=is_unknown(node),
+                cordoned=node.spec.unschedulable,
+                ready=node.ready,
+            )
         seen = _has_nfd_labels(labels) if self._by_nfd else self._has_ready_agent(name)
         silence = "" if self._by_nfd or seen else self._silence_of(node)
         undiscovered = node.ready and not seen

@@ -134,7 +134,11 @@ def _of_policy(snapshot: Snapshot) -> list[Finding]:
                 next_step="write a ClusterPolicy and apply it: kubectl apply -f POLICY.yaml",
             )
         ]
-    return [finding for policy in snapshot.policies for finding in _of_one_policy(policy, snapshot)]
+    return [
+        finding
+        for policy in snapshot.policies
+        for finding in (*_of_one_policy(policy, snapshot), *_of_upgrades(policy))
+    ]
 
 
 def _not_installed(missing: Sequence[str]) -> Finding:
@@ -180,6 +184,12 @@ def _of_one_policy(policy: Object, snapshot: Snapshot) -> list[Finding]:
     if row.get("status") != "True":
         return []
     return [_from_condition(subject, Severity.PROBLEM, row, "PolicyNotReady")]
+
+
+def _of_upgrades(policy: Object) -> list[Finding]:
+    """Nodes that wait for their driver: they work, so that nothing else would say it."""
+    row = policies_.upgrade_waiting(policy)
+    return [_from_condition(f"policy/{name_of(policy)}", Severity.WAITING, row, "")] if row else []
 
 
 def _by_pods(subject: str, row: Mapping[str, Any], pods: Sequence[Object]) -> Finding:

@@ -18,6 +18,7 @@ from gpuready.tools.node_rows import NodeRow, rows_of
 from gpuready.tools.placement import Object
 from gpuready.tools.snapshot import Snapshot
 from gpuready.tools.status import table
+from gpuready.tools.terminal import joined
 
 _OWN_PODS = names.OPERAND_LABEL
 _CALM_S = 0.2  # redraw at most five times a second
@@ -106,7 +107,7 @@ class PlainScreen:
         self._policy = ""
 
     def show(self, rows: Sequence[NodeRow], policies: Sequence[Object]) -> None:
-        line = table.policy_line(policies)
+        line = joined([table.policy_line(policies), *table.notes(policies)])
         if self._before is None:
             _print(table.plain(rows, policies))
         else:

@@ -31,7 +31,8 @@ class LiveScreen:
     def show(self, rows: Sequence[NodeRow], policies: Sequence[Object]) -> None:
         parts = [drawn(rows)] if table.shown(rows) else []
         rest = [Text(printable(line)) for line in unseen_lines(rows)]
-        self._live.update(Group(Text(table.policy_line(policies)), *parts, *rest), refresh=True)
+        head = [Text(printable(line)) for line in (table.policy_line(policies), *table.notes(policies))]
+        self._live.update(Group(*head, *parts, *rest), refresh=True)
 
 
 def drawn(rows: Sequence[NodeRow]) -> Table:

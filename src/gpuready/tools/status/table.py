@@ -8,7 +8,7 @@ from typing import Any
 from gpuready import names
 from gpuready.tools.node_rows import NodeRow, unseen_lines
 from gpuready.tools.placement import Object, name_of
-from gpuready.tools.policies import not_installed, state_of
+from gpuready.tools.policies import not_installed, state_of, upgrade_waiting
 from gpuready.tools.terminal import joined, printable
 
 # GPUS and HEALTHY are cards; OFFERED is what pods may ask for: more where a card is shared.
@@ -58,6 +58,12 @@ def policy_line(policies: Sequence[Object]) -> str:
     return printable("; ".join(_one_policy(policy) for policy in ordered))
 
 
+def notes(policies: Sequence[Object]) -> list[str]:
+    """What a policy's state does not tell, a line each."""
+    found = [(policy, row) for policy in policies if (row := upgrade_waiting(policy))]
+    return [f"policy {name_of(policy)}: {row.get('message') or row.get('reason')}" for policy, row in found]
+
+
 def _one_policy(policy: Object) -> str:
     row = _ready_condition(policy)
     state, missing = state_of(policy), not_installed(policy)
@@ -70,14 +76,14 @@ def _one_policy(policy: Object) -> str:
 def plain(rows: Sequence[NodeRow], policies: Sequence[Object]) -> str:
     """The whole table as lines."""
     if not shown(rows):
-        return joined([policy_line(policies), *(unseen_lines(rows) or ["no node"])])
+        return joined([policy_line(policies), *notes(policies), *(unseen_lines(rows) or ["no node"])])
     cells = [HEAD, *(cells_of(row) for row in shown(rows))]
     widths = [max(len(line[column]) for line in cells) for column in range(len(HEAD))]
     lines = [
         _GAP.join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
         for line in cells
     ]
-    return joined([policy_line(policies), *lines, *unseen_lines(rows)])
+    return joined([policy_line(policies), *notes(policies), *lines, *unseen_lines(rows)])
 
 
 def changes(before: Sequence[NodeRow], after: Sequence[NodeRow]) -> list[str]:

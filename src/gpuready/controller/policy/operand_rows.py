@@ -1,0 +1,209 @@
+"""One row of `status.operands` for each operand. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from gpuready import names
+from gpuready.chain.driver import NOT_AS_ASKED
+from gpuready.chain.verdict import Link, State
+from gpuready.chain.wording import counted
+from gpuready.controller.nodes.summary import GPUNodeSummary
+from gpuready.controller.policy.observed import NodeView, Observed
+from gpuready.controller.policy.plan import OperandPlan
+from gpuready.operands import registry
+from gpuready.operands.contract import PODS_NOT_READY, Flavour, KubeObject, Operand, Refusal
+
+Row = dict[str, Any]
+READY, NOT_READY = "ready", "notReady"
+NOT_IMPLEMENTED = "notImplemented"
+
+
+def operand_row(plan: OperandPlan, seen: Observed) -> Row:
+    """A refused operand counts its nodes too: one that ran before the refusal still does."""
+    operand = plan.operand
+    row: Row = {"name": operand.name, "enabled": plan.enabled, "desired": 0, "ready": 0}
+    row["flavour"] = str(_flavour(plan))
+    if not plan.enabled:
+        return {**row, "state": "disabled", "reason": "Disabled", "message": ""}
+    if _reports_to_nobody(plan):
+        return _row_by_pods(plan, row, seen)
+    members = [node for node in seen.nodes if node.labels.get(operand.deploy_label) == "true"]
+    waiting = [node for node in members if not _is_ready(plan, node, seen)]
+    row.update(desired=len(members), ready=len(members) - len(waiting))
+    if plan.refusal:
+        return {**row, "state": NOT_READY, "reason": plan.refusal.reason, "message": told(plan.refusal)}
+    if failure := _failure(plan, seen):
+        return {**row, "state": NOT_READY, "reason": "ApplyFailed", "message": failure}
+    if missing := _missing(plan, members, seen):
+        return {**row, "state": NOT_READY, "reason": "DaemonSetMissing", "message": missing}
+    if not waiting:
+        if rolling := _rolling(plan, seen):
+            return {**row, "state": NOT_READY, "reason": "RollingOut", "message": rolling}
+        reason, message = _remark(plan, members, seen)
+        return {**row, "state": READY, "reason": reason, "message": message}
+    reason, message = _why_not(plan, waiting, seen)
+    return {**row, "state": NOT_READY, "reason": reason, "message": message}
+
+
+def rows_of_what_runs(seen: Observed) -> list[Row]:
+    """This operator has not seen a good text of the policy yet: the DaemonSets say what one asked before."""
+    found: dict[str, list[KubeObject]] = {}
+    for obj in seen.daemonsets.values():
+        found.setdefault(obj["metadata"].get("labels", {}).get(names.OPERAND_LABEL, ""), []).append(dict(obj))
+    return [
+        _row_of_what_runs(operand, found[operand.name], seen)
+        for operand in registry.OPERANDS
+        if operand.name in found
+    ]
+
+
+def _row_of_what_runs(operand: Operand, daemonsets: Sequence[KubeObject], seen: Observed) -> Row:
+    flavour = Flavour.OWN if _runs_image(daemonsets[0], seen.own_image) else Flavour.ORIGINAL
+    row = operand_row(OperandPlan(operand, True, flavour, tuple(daemonsets)), seen)
+    if row["state"] != READY:
+        return row
+    return {**row, "reason": "LeftAsItIs", "message": "runs as it was asked for before"}
+
+
+def _runs_image(daemonset: Mapping[str, Any], image: str) -> bool:
+    containers = daemonset["spec"].get("template", {}).get("spec", {}).get("containers") or ()
+    return any(container.get("image") == image for container in containers)
+
+
+def _flavour(plan: OperandPlan) -> Flavour:
+    """The driver's image is always somebody else's, also where our objects run it."""
+    is_external = plan.operand.external or plan.operand.own is None
+    return Flavour.ORIGINAL if is_external else plan.flavour or Flavour.OWN
+
+
+def _is_ready(plan: OperandPlan, node: NodeView, seen: Observed) -> bool:
+    if node.silent:
+        return False
+    summary = seen.gpu_nodes.get(node.name)
+    if plan.operand.link is None:  # feature labels: there when the product is
+        return "nvidia.com/gpu.product" in node.labels or _has_no_devices(summary)
+    row = summary.find_link(plan.operand.link) if summary else None
+    return row is not None and row.is_whole and row.reason not in NOT_AS_ASKED
+
+
+def _has_no_devices(summary: GPUNodeSummary | None) -> bool:
+    return summary is not None and summary.is_whole(Link.DRIVER) and summary.status.gpus == 0
+
+
+def _reports_to_nobody(plan: OperandPlan) -> bool:
+    """NVIDIA's daemons leave no record; of the driver alone the node agent sees what it does."""
+    return plan.flavour is Flavour.ORIGINAL and plan.operand.link is not Link.DRIVER
+
+
+def _row_by_pods(plan: OperandPlan, row: Row, seen: Observed) -> Row:
+    """Ready is who has a ready pod of the newest text."""
+    wanted = [obj["metadata"]["name"] for obj in plan.objects if obj["kind"] == "DaemonSet"]
+    live = [seen.daemonsets[name] for name in wanted if name in seen.daemonsets]
+    counts = [obj.get("status") or {} for obj in live]
+    row.update(
+        desired=sum(status.get("desiredNumberScheduled", 0) for status in counts),
+        ready=sum(status.get("numberReady", 0) for status in counts),
+    )
+    if plan.refusal:
+        return {**row, "state": NOT_READY, "reason": plan.refusal.reason, "message": told(plan.refusal)}
+    if failure := _failure(plan, seen):
+        return {**row, "state": NOT_READY, "reason": "ApplyFailed", "message": failure}
+    if missing := _missing(plan, (), seen):
+        return {**row, "state": NOT_READY, "reason": "DaemonSetMissing", "message": missing}
+    if row["ready"] < row["desired"]:
+        step = f"kubectl get pods -l app={wanted[0]}, or gpuready doctor"
+        message = f"{wanted[0]}: {row['ready']} of {counted(row['desired'], 'pod')} ready; next: {step}"
+        return {**row, "state": NOT_READY, "reason": PODS_NOT_READY, "message": message}
+    if rolling := _rolling(plan, seen):
+        return {**row, "state": NOT_READY, "reason": "RollingOut", "message": rolling}
+    return {**row, "state": READY, "reason": "Ready", "message": ""}
+
+
+def told(refusal: Refusal) -> str:
+    return f"{refusal.message}; next: {refusal.next_step}"
+
+
+def _failure(plan: OperandPlan, seen: Observed) -> str:
+    keys = [f"{obj['kind']}/{obj['metadata']['name']}" for obj in plan.objects]
+    return next((f"{key}: {seen.failures[key]}" for key in keys if key in seen.failures), "")
+
+
+def _missing(plan: OperandPlan, members: Sequence[NodeView], seen: Observed) -> str:
+    """Ready needs the DaemonSet to exist, not only nodes that look whole from an earlier life."""
+    wanted = [obj["metadata"]["name"] for obj in plan.objects if obj["kind"] == "DaemonSet"]
+    absent = [name for name in wanted if name not in seen.daemonsets]
+    if absent:
+        return f"the DaemonSet {absent[0]} does not exist yet"
+    if members and not wanted and plan.operand.link is not None:
+        return f"no DaemonSet serves {some([node.name for node in members])}: their OS is not known yet"
+    return ""
+
+
+def _rolling(plan: OperandPlan, seen: Observed) -> str:
+    """Ready speaks of what the policy asks for now, not of pods that are about to be replaced."""
+    for obj in plan.objects:
+        live = seen.daemonsets.get(obj["metadata"]["name"]) if obj["kind"] == "DaemonSet" else None
+        if live is None or live["spec"].get("updateStrategy", {}).get("type") == "OnDelete":
+            continue  # a driver is replaced when its pod is deleted, and not before
+        name, status = obj["metadata"]["name"], live.get("status") or {}
+        wanted, updated = status.get("desiredNumberScheduled", 0), status.get("updatedNumberScheduled", 0)
+        if status.get("observedGeneration", 0) < live["metadata"].get("generation", 0):
+            return f"{name} has been changed, its pods are about to be replaced"
+        if updated < wanted:
+            return f"{name} has its newest pods on {updated} of {counted(wanted, 'node')}"
+    return ""
+
+
+def _remark(plan: OperandPlan, members: Sequence[NodeView], seen: Observed) -> tuple[str, str]:
+    """What a ready operand still has to say: the first node whose link is degraded."""
+    links = [
+        (node.name, summary.find_link(plan.operand.link))
+        for node in members
+        if plan.operand.link and (summary := seen.gpu_nodes.get(node.name))
+    ]
+    degraded = [(name, row) for name, row in links if row and row.state == State.DEGRADED]
+    if not degraded:
+        return "Ready", ""
+    name, row = degraded[0]
+    return row.reason, f"{name}: {row.message}{_others(degraded)}"
+
+
+def _why_not(plan: OperandPlan, nodes: Sequence[NodeView], seen: Observed) -> tuple[str, str]:
+    """The first node's own reason, and how many others there are."""
+    node = nodes[0]
+    others = _others(nodes)
+    if node.silent:
+        return "AgentSilent", f"{node.name}: {node.silence or 'its node agent is just back'}{others}"
+    summary = seen.gpu_nodes.get(node.name)
+    if summary is None or not summary.status.chain:
+        why = f" ({node.silence})" if node.silence else ""
+        return "NotReported", f"{node.name}: the node agent has not reported yet{why}{others}"
+    row = summary.find_link(plan.operand.link) if plan.operand.link else summary.first_broken()
+    if row is None:
+        return "NotReported", f"{node.name}: the node agent has not reported on this yet{others}"
+    step = f"; next: {row.next_step}" if row.reason in NOT_AS_ASKED and row.next_step else ""
+    return row.reason or "NotReady", f"{node.name}: {row.message}{step}{others}"
+
+
+def _others(nodes: Sequence[object]) -> str:
+    return f" (and {counted(len(nodes) - 1, 'more node')})" if len(nodes) > 1 else ""
+
+
+def not_implemented_row(name: str) -> Row:
+    return {
+        "name": name,
+        "enabled": True,
+        "state": NOT_IMPLEMENTED,
+        "desired": 0,
+        "ready": 0,
+        "flavour": "own",
+        "reason": "NotImplemented",
+        "message": "gpuready has no program of its own for it yet; name an image to run the original's",
+    }
+
+
+def some(names_: Iterable[str]) -> str:
+    listed = sorted(names_)
+    return ", ".join(listed[:3]) + (f" and {len(listed) - 3} more" if len(listed) > 3 else "")

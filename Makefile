@@ -27,8 +27,8 @@ $(STAMP): pyproject.toml requirements/dev.txt build_native.py $(wildcard src/gpu
 demo: setup ## the main job on a simulated cluster, start to finish (under 2 minutes)
 	$(BIN)/gpuready-sim demo
 
-test: setup ## unit and simulator tests (under 5 minutes)
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+test: setup ## unit and simulator tests (under 5 minutes; four at once, for they mostly wait)
+	$(BIN)/python -m pytest -n 4 --dist loadfile
 
 test-node: setup ## what needs real tools of a node or of its surroundings; skipped with a reason where they are absent
 	$(BIN)/python -m pytest tests/node -rs

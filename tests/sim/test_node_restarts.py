@@ -131,8 +131,8 @@ async def test_plugin_and_agent_killed_together_come_back_together(cluster):
     await until(lambda: record(cluster, "host").get("pid") not in (None, pids[PLUGIN_ROLE]), "a new record")
     await whole(cluster, "host")
 
-    assert gate(cluster, "host").exists()
-    assert gate(cluster, "host", "plugin-ready").exists()
+    for name in ("driver-ready", "plugin-ready"):
+        await until(gate(cluster, "host", name).exists, f"the gate {name}")
 
 
 # --- the machine ------------------------------------------------------------------------------------------

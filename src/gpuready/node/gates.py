@@ -40,9 +40,13 @@ def state_of(directory: Path, gate: str, boot_id: str) -> GateState:
     return GateState(True, f"the gate {gate} is there")
 
 
+def record_path(directory: Path, gate: str) -> Path:
+    return directory / f"{gate}.json"
+
+
 def read_record(directory: Path, gate: str) -> dict[str, Any] | None:
     """The record beside a gate; None when there is none or it cannot be read."""
-    return find_object(directory / f"{gate}.json", {})
+    return find_object(record_path(directory, gate), {})
 
 
 def open_gate(
@@ -73,13 +77,13 @@ def close_gate(
 
 def disown(directory: Path, gate: str) -> None:
     """Somebody else keeps this gate now: it stays as it is, and our word about it goes."""
-    (directory / f"{gate}.json").unlink(missing_ok=True)
+    record_path(directory, gate).unlink(missing_ok=True)
 
 
 def remove(directory: Path, gate: str) -> None:
     """No gate, no record: as if we had never been there."""
     (directory / gate).unlink(missing_ok=True)
-    (directory / f"{gate}.json").unlink(missing_ok=True)
+    record_path(directory, gate).unlink(missing_ok=True)
 
 
 def driver_ready(
@@ -121,5 +125,5 @@ def _write_record(directory: Path, gate: str, record: dict[str, Any], time: str)
     before = read_record(directory, gate) or {}
     if {key: value for key, value in before.items() if key != "time"} == record:
         return False
-    write_atomic(directory / f"{gate}.json", json.dumps({**record, "time": time}).encode())
+    write_atomic(record_path(directory, gate), json.dumps({**record, "time": time}).encode())
     return True

@@ -15,7 +15,7 @@ from gpuready import names
 from gpuready.chain import driver
 from gpuready.kube.cache import WatchCache
 from gpuready.kube.trimmed import Node
-from gpuready.node import desired
+from gpuready.node import desired, gates
 from gpuready.node.links import device_plugin as plugin_files
 from gpuready.node.links import discovery as machine_files
 from gpuready.node.links.driver import DriverLink, KernelLook, Look, paths_to_watch
@@ -95,10 +95,11 @@ class Observer:
 
     def paths(self) -> list[Path]:
         """Files whose change is a reason to look again."""
-        gates = (names.DRIVER_READY, names.PLUGIN_READY, names.DRIVER_CTR_READY)
+        ours = (names.DRIVER_READY, names.PLUGIN_READY)
         return [
             *paths_to_watch(self._host, self._settings.driver_install_dir),
-            *(self.gates_dir / gate for gate in gates),
+            *(self.gates_dir / gate for gate in (*ours, names.DRIVER_CTR_READY)),
+            *(gates.record_path(self.gates_dir, gate) for gate in ours),
             self.records_dir / plugin_files.RECORD,
             desired.path_of(self.desired_dir, PLUGIN),
             self.cdi_file,

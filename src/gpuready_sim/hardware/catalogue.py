@@ -28,7 +28,7 @@ class Model:
     board_part: str
     vbios: str
     compute: tuple[int, int]
-    architecture: int  # NVML: ampere 7, ada 8, hopper 9
+    architecture: int  # NVML: turing 6, ampere 7, ada 8, hopper 9
     brand: int  # NVML: geforce 5, nvidia 14
     cores: int
     multiprocessors: int
@@ -50,6 +50,7 @@ class Model:
     mig: bool = False
     ecc: bool = True
     row_remapper: bool = True
+    page_retirement: bool = False  # what GPUs before Ampere have instead
     nvlinks: int = 0
     nvlink_version: int = 0  # NVML: 3.0 is 4, 4.0 is 6
     nvlink_mbps: int = 0
@@ -162,6 +163,39 @@ L4 = Model(
     memory_max_c=95,
 )
 
+T4 = Model(
+    key="T4",
+    name="Tesla T4",
+    pci_device_id=0x1EB8,
+    pci_subsystem_id=0x12A2,
+    pci_class=CLASS_3D,
+    board_part="900-2G183-0000-001",
+    vbios="90.04.38.00.03",
+    compute=(7, 5),
+    architecture=6,
+    brand=14,
+    cores=2560,
+    multiprocessors=40,
+    memory_mib=15360,
+    memory_reserved_mib=449,
+    memory_bus_bits=256,
+    bar1_mib=256,
+    pcie_generation=3,
+    clock_graphics_mhz=1590,
+    clock_memory_mhz=5001,
+    clock_video_mhz=1470,
+    clock_idle_mhz=300,
+    power_limit_w=70,
+    power_min_w=60,
+    power_max_w=70,
+    power_idle_w=10,
+    shutdown_c=96,
+    slowdown_c=93,
+    memory_max_c=85,
+    row_remapper=False,
+    page_retirement=True,
+)
+
 RTX_4090 = Model(
     key="RTX-4090",
     name="NVIDIA GeForce RTX 4090",
@@ -195,7 +229,7 @@ RTX_4090 = Model(
     fans=2,
 )
 
-MODELS: dict[str, Model] = {model.key: model for model in (A100_SXM4_40GB, H100_SXM5_80GB, L4, RTX_4090)}
+MODELS: dict[str, Model] = {model.key: model for model in (A100_SXM4_40GB, H100_SXM5_80GB, L4, T4, RTX_4090)}
 
 
 def find_model(key: str) -> Model:

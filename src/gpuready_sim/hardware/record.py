@@ -9,6 +9,7 @@ import uuid
 from typing import Any
 
 from gpuready_sim.hardware.catalogue import NVIDIA_VENDOR, Model
+from gpuready_sim.hardware.mig_profiles import write_profiles
 
 _PCI_BUSES = (0x1A, 0x1B, 0x4A, 0x4B, 0x8A, 0x8B, 0xCA, 0xCB)  # of one PCI domain, in order
 
@@ -40,6 +41,7 @@ def _describe_model(gpu: Any, model: Model) -> None:
     gpu.mig_capable = model.mig
     gpu.ecc_capable = model.ecc
     gpu.row_remapper = model.row_remapper
+    gpu.page_retirement = model.page_retirement
     gpu.fabric = model.fabric
     gpu.fans = model.fans
     gpu.has_display = model.has_display
@@ -65,6 +67,7 @@ def _describe_model(gpu: Any, model: Model) -> None:
     gpu.clock_video_max_mhz = model.clock_video_mhz
     gpu.clock_graphics_idle_mhz = model.clock_idle_mhz
     gpu.persistence = 1
+    write_profiles(gpu, model.key)
 
 
 def uuid_of(seed: str, index: int) -> str:

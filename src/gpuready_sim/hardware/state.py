@@ -11,6 +11,7 @@ import fcntl
 import mmap
 import os
 import platform
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,8 +20,10 @@ from typing import Any, NamedTuple, Self
 
 from gpuready_sim.errors import HardwareStateError
 from gpuready_sim.hardware.catalogue import Model
+from gpuready_sim.hardware.course import Course
 from gpuready_sim.hardware.layout import constants, structures
 from gpuready_sim.hardware.record import describe_gpu
+from gpuready_sim.hardware.settle import restart, settle, write_course
 
 EVENT_SINGLE_BIT_ECC = 1
 EVENT_DOUBLE_BIT_ECC = 2
@@ -35,6 +38,7 @@ RECOVERY_AFTER_XID = {
     **dict.fromkeys((48, 62, 64, 74, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156), RECOVERY_RESET),
     79: RECOVERY_REBOOT,
 }
+_RESETLESS_MIG = 9  # from this compute capability on MIG mode does not outlive a reboot; instances never do
 FALLEN_OFF_THE_BUS = 79
 DOUBLE_BIT_ECC = 48
 
@@ -158,6 +162,8 @@ class GpuState:
         with self._writing(), self._changing_strings():
             self._state.driver_version = version.encode()
             self._state.generation += 1
+            for gpu in self._gpus():
+                restart(gpu, self.now_us)
             self._state.loaded = 1
 
     def unload_module(self) -> None:
@@ -180,6 +186,11 @@ class GpuState:
             for gpu in self._gpus():
                 _clear_faults(gpu)
                 gpu.lost = 0
+                gpu.mig_enabled = gpu.mig_pending = (
+                    gpu.mig_pending if gpu.compute_major < _RESETLESS_MIG else 0
+                )
+                for entry in (*gpu.instances, *gpu.compute):
+                    entry.present = 0
                 ctypes.memset(ctypes.byref(gpu.processes), 0, ctypes.sizeof(gpu.processes))
         self._wake("event_word")
         self._wake("hang_word")
@@ -194,7 +205,9 @@ class GpuState:
 
     # --- faults ----------------------------------------------------------------------------------------
 
-    def raise_xid(self, index: int, code: int) -> None:
+    def raise_xid(
+        self, index: int, code: int, *, gpu_instance: int | None = None, compute_instance: int | None = None
+    ) -> None:
         """Log an XID: every registered event set gets it, and the GPU asks for what the code asks for."""
         with self._writing():
             gpu = self._gpu(index)
@@ -206,7 +219,7 @@ class GpuState:
                 gpu.ecc_uncorrected_aggregate += 1
             if code == FALLEN_OFF_THE_BUS:
                 gpu.lost = 1
-            self._add_event(index, EVENT_XID, code)
+            self._add_event(index, EVENT_XID, code, (gpu_instance, compute_instance))
         self._wake("event_word")
 
     def raise_event(self, index: int, event_type: int, data: int = 0) -> None:
@@ -257,6 +270,30 @@ class GpuState:
 
     # --- load ------------------------------------------------------------------------------------------
 
+    @property
+    def now_us(self) -> int:
+        """The machine's clock in microseconds since 1970."""
+        stopped = int(self._state.clock_us)
+        return stopped or time.time_ns() // 1000
+
+    def stop_clock(self, at_us: int | None = None) -> None:
+        """Let the machine's clock stand still, at this time or now."""
+        with self._writing():
+            self._state.clock_us = self.now_us if at_us is None else at_us
+
+    def advance_clock(self, seconds: float) -> None:
+        """Move a stopped clock."""
+        with self._writing():
+            self._state.clock_us = self.now_us + round(seconds * 1_000_000)
+
+    @contextmanager
+    def changing(self, index: int) -> Iterator[Any]:
+        """The `nvsim_gpu`, settled, to change what drives its counters."""
+        with self._writing():
+            gpu = self._gpu(index)
+            settle(gpu, self.now_us)
+            yield gpu
+
     def set_utilization(
         self,
         index: int,
@@ -269,9 +306,8 @@ class GpuState:
         power_w: float | None = None,
         temperature_c: int | None = None,
     ) -> None:
-        """Percentages 0-100. Power and temperature follow `gpu` unless set; 0 lets them follow again."""
+        """Percentages 0-100. Memory, power and temperature follow `gpu` unless set; 0: follow again."""
         changes = {
-            "utilization_gpu": gpu,
             "utilization_memory": memory,
             "utilization_encoder": encoder,
             "utilization_decoder": decoder,
@@ -279,8 +315,9 @@ class GpuState:
             "power_mw": None if power_w is None else int(power_w * 1000),
             "temperature_c": temperature_c,
         }
-        with self._writing():
-            record = self._gpu(index)
+        with self.changing(index) as record:
+            if gpu is not None:
+                write_course(record.load, Course.constant(gpu), self.now_us)
             for field, value in changes.items():
                 if value is not None:
                     setattr(record, field, value)
@@ -293,6 +330,16 @@ class GpuState:
             for slot, (pid, mib) in zip(record.processes, processes, strict=False):
                 slot.pid = pid
                 slot.memory_bytes = mib * 1024 * 1024
+
+    @contextmanager
+    def writing(self) -> Iterator[Any]:
+        """The whole `nvsim_state`, locked."""
+        with self._writing():
+            yield self._state
+
+    def wake_hanging(self) -> None:
+        """Let calls that sit out a hang look again how long it lasts."""
+        self._wake("hang_word")
 
     def gpus(self) -> list[GpuInfo]:
         return [_info(index, record) for index, record in enumerate(self._gpus())]
@@ -312,9 +359,13 @@ class GpuState:
             )
         return self._state.gpus[index]
 
-    def _add_event(self, index: int, event_type: int, data: int) -> None:
+    def _add_event(
+        self, index: int, event_type: int, data: int, instances: tuple[int | None, int | None] = (None, None)
+    ) -> None:
+        nowhere = constants()["NVSIM_NO_INSTANCE"]
         event = self._state.events[self._state.event_head % constants()["NVSIM_MAX_EVENTS"]]
         event.gpu, event.type, event.data = index, event_type, data
+        event.gpu_instance, event.compute_instance = (nowhere if i is None else i for i in instances)
         self._state.event_head = (self._state.event_head + 1) & 0xFFFFFFFF
 
     @contextmanager

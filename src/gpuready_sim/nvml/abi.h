@@ -24,6 +24,7 @@ enum {
     NVML_INSUFFICIENT_SIZE = 7,
     NVML_DRIVER_NOT_LOADED = 9,
     NVML_TIMEOUT = 10,
+    NVML_FUNCTION_NOT_FOUND = 13,
     NVML_CORRUPTED_INFOROM = 14,
     NVML_GPU_IS_LOST = 15,
     NVML_VERSION_MISMATCH = 18,
@@ -41,6 +42,7 @@ enum {
 
 enum { TOPOLOGY_INTERNAL = 0, TOPOLOGY_SINGLE = 10, TOPOLOGY_NODE = 40, TOPOLOGY_SYSTEM = 50 };
 enum { CLOCK_GRAPHICS = 0, CLOCK_SM = 1, CLOCK_MEMORY = 2, CLOCK_VIDEO = 3 };
+enum { VALUE_U32 = 1, VALUE_U64 = 3 };
 enum { FABRIC_NOT_SUPPORTED = 0, FABRIC_COMPLETED = 3 };
 
 typedef struct {
@@ -185,6 +187,84 @@ typedef struct {
 typedef struct {
     uint64_t reference_time, violation_time;
 } violation_time;
+
+typedef struct {
+    uint64_t timestamp;
+    field_content value;
+} sample;
+static_assert(sizeof(sample) == 16, "nvmlSample_t");
+
+typedef struct {
+    uint64_t timestamp;
+    uint32_t pid, sm, memory, encoder, decoder, jpeg, ofa;
+} process_utilization;
+static_assert(sizeof(process_utilization) == 40, "nvmlProcessUtilizationInfo_v1_t");
+
+typedef struct {
+    uint32_t version, count;
+    uint64_t since;
+    process_utilization *entries;
+} process_utilization_list;
+static_assert(sizeof(process_utilization_list) == 24, "nvmlProcessesUtilizationInfo_v1_t");
+
+typedef struct {
+    uint32_t version, unrepairable;
+} unrepairable_memory;
+
+typedef struct {
+    uint32_t start, size;
+} placement;
+
+typedef struct {
+    void *device;
+    uint32_t id, profile_id;
+    placement place;
+} gpu_instance_info;
+static_assert(sizeof(gpu_instance_info) == 24, "nvmlGpuInstanceInfo_t");
+
+typedef struct {
+    void *device, *gpu_instance;
+    uint32_t id, profile_id;
+    placement place;
+} compute_instance_info;
+static_assert(sizeof(compute_instance_info) == 32, "nvmlComputeInstanceInfo_t");
+
+typedef struct {
+    uint32_t id, p2p, slices, instances, multiprocessors, copy_engines, decoders, encoders, jpegs, ofas;
+    uint64_t memory_mib;
+} instance_profile;
+static_assert(sizeof(instance_profile) == 48, "nvmlGpuInstanceProfileInfo_t");
+
+typedef struct {
+    uint32_t version, id, p2p, slices, instances, multiprocessors, copy_engines, decoders, encoders, jpegs, ofas;
+    uint64_t memory_mib;
+    char name[96];
+} instance_profile_v2;
+static_assert(sizeof(instance_profile_v2) == 152, "nvmlGpuInstanceProfileInfo_v2_t");
+
+typedef struct {
+    uint32_t multiprocessors, copy_engines, decoders, encoders, jpegs, ofas, gpu_slices, compute_slices;
+    uint64_t memory_mib;
+} device_attributes;
+static_assert(sizeof(device_attributes) == 40, "nvmlDeviceAttributes_t");
+
+typedef struct {
+    uint32_t id, result;
+    double value;
+    const char *short_name, *long_name, *unit;
+} gpm_metric;
+static_assert(sizeof(gpm_metric) == 40, "nvmlGpmMetric_t");
+
+typedef struct {
+    uint32_t version, count;
+    void *first, *second;
+    gpm_metric metrics[];
+} gpm_question;
+static_assert(sizeof(gpm_question) == 24, "nvmlGpmMetricsGet_t");
+
+typedef struct {
+    uint32_t version, supported;
+} gpm_support;
 
 typedef struct {
     uint64_t protected_kib, unprotected_kib;

@@ -16,7 +16,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 SOURCES = Path(__file__).resolve().parent
-NVML_PARTS = ("session.c", "device.c", "load.c", "health.c", "events.c")
+NVML_PARTS = (
+    "session.c",
+    "device.c",
+    "course.c",
+    "load.c",
+    "processes.c",
+    "health.c",
+    "fields.c",
+    "mig.c",
+    "gpm.c",
+    "events.c",
+)
 CUDA_PARTS = ("libcuda.c", "ptx.c", "session.c")
 FLAGS = ("-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror")
 LIBRARY_FLAGS = ("-shared", "-fPIC", "-fvisibility=hidden", "-pthread")
@@ -55,11 +66,11 @@ def _symbols() -> list[str]:
 
 def _stubs(symbols: Sequence[str]) -> str:
     """A weak definition of every NVML name: those that the simulator implements override theirs."""
-    lines = ["/* Written by build.py from symbols.txt. */", "unsigned int not_supported(void);"]
+    lines = ["/* Written by build.py from symbols.txt. */", "unsigned int not_supported(const char *);"]
     for symbol in symbols:
         lines.append(
             f'__attribute__((weak, visibility("default"))) unsigned int {symbol}(void)'
-            " { return not_supported(); }"
+            " { return not_supported(__func__); }"
         )
     return "\n".join(lines) + "\n"
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "session.h"
+#include "course.h"
 
 /* --- handles ------------------------------------------------------------------------------------------------- */
 
@@ -29,13 +29,24 @@ EXPORT nvml_return nvmlDeviceGetHandleByIndex_v2(unsigned int index, void **devi
 }
 ALIAS(nvmlDeviceGetHandleByIndex, nvmlDeviceGetHandleByIndex_v2);
 
+static nvml_return find_partition(const char *uuid, void **device) {
+    for (uint32_t i = 0; i < visible_count; i++)
+        for (uint32_t j = 0; j < NVSIM_MAX_INSTANCES; j++) {
+            const nvsim_compute *partition = &state->gpus[visible[i]].compute[j];
+            if (!partition->present || strcmp(partition->uuid, uuid) != 0) continue;
+            *device = &partition_handles[visible[i]][j];
+            return state->gpus[visible[i]].lost ? NVML_GPU_IS_LOST : NVML_OK;
+        }
+    return NVML_NOT_FOUND;
+}
+
 EXPORT nvml_return nvmlDeviceGetHandleByUUID(const char *uuid, void **device) {
     nvml_return problem = enter();
     if (problem != NVML_OK) return problem;
     NEED(uuid && device);
     for (uint32_t i = 0; i < visible_count; i++)
         if (strcmp(state->gpus[visible[i]].uuid, uuid) == 0) return give_handle(visible[i], device);
-    return NVML_NOT_FOUND;
+    return find_partition(uuid, device);
 }
 
 EXPORT nvml_return nvmlDeviceGetHandleByUUIDV(const uuid_query *query, void **device) {
@@ -89,8 +100,19 @@ ALIAS(nvmlDeviceGetHandleByPciBusId, nvmlDeviceGetHandleByPciBusId_v2);
         return copy_text(gpu->field, buffer, size);                                 \
     }
 
-TEXT_GETTER(nvmlDeviceGetName, name)
-TEXT_GETTER(nvmlDeviceGetUUID, uuid)
+EXPORT nvml_return nvmlDeviceGetName(void *device, char *buffer, unsigned int size) {
+    OPEN_ENTITY(device);
+    if (!partition) return copy_text(gpu->name, buffer, size);
+    char text[sizeof gpu->name + sizeof partition->name + 8];
+    snprintf(text, sizeof text, "%s MIG %s", gpu->name, partition->name);
+    return copy_text(text, buffer, size);
+}
+
+EXPORT nvml_return nvmlDeviceGetUUID(void *device, char *buffer, unsigned int size) {
+    OPEN_ENTITY(device);
+    return copy_text(partition ? partition->uuid : gpu->uuid, buffer, size);
+}
+
 TEXT_GETTER(nvmlDeviceGetSerial, serial)
 TEXT_GETTER(nvmlDeviceGetBoardPartNumber, board_part)
 TEXT_GETTER(nvmlDeviceGetVbiosVersion, vbios)
@@ -109,7 +131,13 @@ static uint32_t index_of(const nvsim_gpu *gpu) {
     return 0;
 }
 
-NUMBER_GETTER(nvmlDeviceGetIndex, 1, index_of(gpu))
+EXPORT nvml_return nvmlDeviceGetIndex(void *device, unsigned int *index) {
+    OPEN_ENTITY(device);
+    NEED(index);
+    *index = partition ? (uint32_t)(partition - gpu->compute) : index_of(gpu);
+    return NVML_OK;
+}
+
 NUMBER_GETTER(nvmlDeviceGetMinorNumber, 1, gpu->minor)
 NUMBER_GETTER(nvmlDeviceGetArchitecture, 1, gpu->architecture)
 NUMBER_GETTER(nvmlDeviceGetBrand, 1, gpu->brand)
@@ -148,26 +176,6 @@ EXPORT nvml_return nvmlDeviceGetNumaNodeId(void *device, unsigned int *node) {
     NEED(node);
     *node = (unsigned int)gpu->numa_node;
     return NVML_OK;
-}
-
-/* --- MIG: never on in this simulator; a GPU without it does not know the question ---------------------------- */
-
-EXPORT nvml_return nvmlDeviceGetMigMode(void *device, unsigned int *current, unsigned int *pending) {
-    OPEN_GPU(device);
-    SUPPORTED_IF(gpu->mig_capable);
-    NEED(current && pending);
-    *current = *pending = 0;
-    return NVML_OK;
-}
-
-NUMBER_GETTER(nvmlDeviceGetMaxMigDeviceCount, 1, gpu->mig_capable ? 7 : 0)
-NUMBER_GETTER(nvmlDeviceIsMigDeviceHandle, 1, 0)
-
-EXPORT nvml_return nvmlDeviceGetMigDeviceHandleByIndex(void *device, unsigned int index, void **mig) {
-    OPEN_GPU(device);
-    SUPPORTED_IF(gpu->mig_capable);
-    NEED(mig && index < 7);
-    return NVML_NOT_FOUND;
 }
 
 /* --- PCI ----------------------------------------------------------------------------------------------------- */
@@ -232,20 +240,19 @@ NUMBER_GETTER(nvmlDeviceGetMaxPcieLinkWidth, 1, gpu->pcie_width)
 NUMBER_GETTER(nvmlDeviceGetCurrPcieLinkWidth, 1, gpu->pcie_width)
 NUMBER_GETTER(nvmlDeviceGetPcieLinkMaxSpeed, 1, gpu->pcie_generation)
 NUMBER_GETTER(nvmlDeviceGetPcieSpeed, 1, gpu->pcie_generation >= 3 ? 1000u << gpu->pcie_generation : 5000)
-NUMBER_GETTER(nvmlDeviceGetPcieReplayCounter, 1, 0)
+NUMBER_GETTER(nvmlDeviceGetPcieReplayCounter, 1, gpu->pcie_replays)
 
-/* KiB a second: a busy GPU moves a hundredth of its link. */
 EXPORT nvml_return nvmlDeviceGetPcieThroughput(void *device, unsigned int counter, unsigned int *kib_s) {
     OPEN_GPU(device);
     NEED(kib_s && counter < 2);
-    *kib_s = gpu->utilization_gpu * gpu->pcie_width * 10 << gpu->pcie_generation;
+    *kib_s = pcie_kib_s_at(gpu, now_us());
     return NVML_OK;
 }
 
 EXPORT nvml_return nvmlDeviceGetTopologyCommonAncestor(void *device, void *other, unsigned int *level) {
     nvsim_gpu *second;
     OPEN_GPU(device);
-    problem = find_gpu(other, &second);
+    problem = find_gpu(__func__, other, &second);
     if (problem != NVML_OK) return problem;
     NEED(level);
     if (gpu == second) *level = TOPOLOGY_INTERNAL;
@@ -275,7 +282,7 @@ EXPORT nvml_return nvmlDeviceGetTopologyNearestGpus(void *device, unsigned int l
 EXPORT nvml_return nvmlDeviceGetP2PStatus(void *device, void *other, unsigned int capability, unsigned int *status) {
     nvsim_gpu *second;
     OPEN_GPU(device);
-    problem = find_gpu(other, &second);
+    problem = find_gpu(__func__, other, &second);
     if (problem != NVML_OK) return problem;
     NEED(status && capability < 5);
     int linked = gpu->nvlinks && second->nvlinks;
@@ -315,7 +322,9 @@ EXPORT nvml_return nvmlDeviceGetNvLinkErrorCounter(void *device, unsigned int li
     OPEN_GPU(device);
     SUPPORTED_IF(gpu->nvlinks);
     NEED(count && link < gpu->nvlinks && which < 5);
-    *count = 0;
+    const uint32_t counts[] = {gpu->nvlink_replays, gpu->nvlink_recoveries, gpu->nvlink_crc_flit_errors,
+                               gpu->nvlink_crc_data_errors, 0};
+    *count = link == 0 ? counts[which] : 0; /* all errors are on the first link */
     return NVML_OK;
 }
 

@@ -86,8 +86,8 @@ static int take_event(event_set *set, event_data *data) {
             .device = handle_of_slot(event->gpu),
             .type = event->type,
             .data = event->data,
-            .gpu_instance = NVSIM_NO_INSTANCE,
-            .compute_instance = NVSIM_NO_INSTANCE,
+            .gpu_instance = event->gpu_instance,
+            .compute_instance = event->compute_instance,
         };
         return 1;
     }

@@ -1,9 +1,6 @@
-/* How the GPUs are: infoROM, ECC counters, remapped rows, and the field values that monitors read. */
+/* How the GPUs are: infoROM, ECC counters, remapped rows, retired pages. */
 #define _GNU_SOURCE
 #include "session.h"
-
-uint32_t power_of(const nvsim_gpu *gpu);
-uint32_t temperature_of(const nvsim_gpu *gpu);
 
 /* --- infoROM: a corrupt one fails these calls alone; everything else still answers --------------------------- */
 
@@ -122,100 +119,52 @@ EXPORT nvml_return nvmlDeviceGetRowRemapperHistogram(void *device, remap_histogr
     return NVML_OK;
 }
 
-/* --- field values -------------------------------------------------------------------------------------------- */
-
-enum { TYPE_U32 = 1, TYPE_U64 = 3 };
-
-static nvml_return put_u32(field_value *field, uint32_t value) {
-    field->type = TYPE_U32;
-    field->value.u64 = value;
-    return NVML_OK;
-}
-
-static nvml_return put_u64(field_value *field, uint64_t value) {
-    field->type = TYPE_U64;
-    field->value.u64 = value;
-    return NVML_OK;
-}
-
-static nvml_return ecc_field(const nvsim_gpu *gpu, field_value *field) {
-    SUPPORTED_IF(gpu->ecc_capable);
-    switch (field->id) {
-        case 1: case 2: return put_u32(field, 1);
-        case 3: case 11: return put_u64(field, gpu->ecc_corrected_volatile);
-        case 4: case 12: return put_u64(field, gpu->ecc_uncorrected_volatile);
-        case 5: case 22: return put_u64(field, gpu->ecc_corrected_aggregate);
-        case 6: case 23: return put_u64(field, gpu->ecc_uncorrected_aggregate);
-        default: return put_u64(field, 0);
-    }
-}
-
-static nvml_return remap_field(const nvsim_gpu *gpu, field_value *field) {
+EXPORT nvml_return nvmlDeviceGetUnrepairableMemoryFlag_v1(void *device, unrepairable_memory *flag) {
+    SINCE(575);
+    OPEN_GPU(device);
     SUPPORTED_IF(gpu->row_remapper);
-    switch (field->id) {
-        case 142: return put_u32(field, gpu->remap_correctable);
-        case 143: return put_u32(field, gpu->remap_uncorrectable);
-        case 144: return put_u32(field, gpu->remap_pending);
-        default: return put_u32(field, gpu->remap_failed);
-    }
+    NEED(flag);
+    if (flag->version != VERSIONED(unrepairable_memory, 1)) return NVML_ARGUMENT_VERSION_MISMATCH;
+    flag->unrepairable = gpu->memory_unrepairable;
+    return NVML_OK;
 }
 
-static nvml_return nvlink_field(const nvsim_gpu *gpu, field_value *field) {
-    if (field->id == 91) return put_u32(field, gpu->nvlinks);
-    SUPPORTED_IF(gpu->nvlinks);
-    if (field->id >= 138 && field->id <= 141) { /* throughput in KiB since load, of one link or of all */
-        uint32_t links = field->scope == NVSIM_NO_INSTANCE ? gpu->nvlinks : 1;
-        return put_u64(field, (uint64_t)gpu->utilization_gpu * gpu->nvlink_mbps * links);
-    }
-    if (field->id == 164 || (field->id >= 84 && field->id <= 90)) return put_u32(field, gpu->nvlink_mbps);
-    if (field->id == 147) return put_u32(field, gpu->nvlinks);
-    if (field->id == 165) return put_u32(field, field->scope < gpu->nvlinks);
-    if (field->id == 166) return put_u32(field, gpu->nvlink_version);
-    return put_u64(field, 0); /* error counters */
+/* --- retired pages: what GPUs before Ampere have instead of remapped rows -------------------------------------- */
+
+static uint32_t retired_pages(const nvsim_gpu *gpu, unsigned int cause) {
+    return cause == 0 ? gpu->retired_single_bit : gpu->retired_double_bit;
 }
 
-static nvml_return power_field(const nvsim_gpu *gpu, field_value *field) {
-    switch (field->id) {
-        case 185: case 186: return put_u32(field, power_of(gpu));
-        case 187: return put_u32(field, gpu->power_min_mw);
-        case 188: return put_u32(field, gpu->power_max_mw);
-        case 189: return put_u32(field, gpu->power_default_mw);
-        case 191: return put_u64(field, gpu->energy_mj);
-        default: return put_u32(field, gpu->power_limit_mw);
-    }
-}
-
-static nvml_return read_field(const nvsim_gpu *gpu, field_value *field) {
-    uint32_t id = field->id;
-    if (id >= 1 && id <= 28) return ecc_field(gpu, field);
-    if ((id >= 32 && id <= 59) || (id >= 84 && id <= 91) || (id >= 96 && id <= 119) || (id >= 132 && id <= 141) ||
-        (id >= 147 && id <= 166))
-        return nvlink_field(gpu, field);
-    if (id >= 74 && id <= 81) return put_u64(field, 0); /* time the clocks were held back */
-    if (id == 82) return put_u32(field, temperature_of(gpu) + 6);
-    if (id == 83) return put_u64(field, gpu->energy_mj);
-    if (id == 94 || id == 95 || (id >= 173 && id <= 183)) return put_u32(field, 0);
-    if (id >= 142 && id <= 145) return remap_field(gpu, field);
-    if (id >= 185 && id <= 192) return power_field(gpu, field);
-    if (id == 226 || id == 227) return put_u32(field, gpu->recovery_action == (id == 226 ? 1 : 4));
-    if (id == 230) return put_u32(field, gpu->recovery_action);
-    return NVML_NOT_SUPPORTED;
-}
-
-EXPORT nvml_return nvmlDeviceGetFieldValues(void *device, int count, field_value *fields) {
-    OPEN_GPU(device);
-    NEED(count > 0 && fields);
-    for (int i = 0; i < count; i++) {
-        fields[i].timestamp = (int64_t)now_us();
-        fields[i].latency = 0;
-        fields[i].result = read_field(gpu, &fields[i]);
+static nvml_return give_retired_pages(const char *call, void *device, unsigned int cause, unsigned int *count,
+                                      unsigned long long *addresses, unsigned long long *times) {
+    nvsim_gpu *gpu;
+    nvml_return problem = find_gpu(call, device, &gpu);
+    if (problem != NVML_OK) return problem;
+    SUPPORTED_IF(gpu->page_retirement);
+    NEED(count && cause < 2);
+    unsigned int room = *count, number = *count = retired_pages(gpu, cause);
+    if (number > room || (number && !addresses)) return NVML_INSUFFICIENT_SIZE;
+    for (unsigned int i = 0; i < number; i++) {
+        addresses[i] = 0x10000ull * (1 + i) + cause * 0x1000;
+        if (times) times[i] = 1700000000ull + i;
     }
     return NVML_OK;
 }
 
-EXPORT nvml_return nvmlDeviceClearFieldValues(void *device, int count, field_value *fields) {
+EXPORT nvml_return nvmlDeviceGetRetiredPages(void *device, unsigned int cause, unsigned int *count,
+                                             unsigned long long *addresses) {
+    return give_retired_pages(__func__, device, cause, count, addresses, NULL);
+}
+
+EXPORT nvml_return nvmlDeviceGetRetiredPages_v2(void *device, unsigned int cause, unsigned int *count,
+                                                unsigned long long *addresses, unsigned long long *times) {
+    return give_retired_pages(__func__, device, cause, count, addresses, times);
+}
+
+EXPORT nvml_return nvmlDeviceGetRetiredPagesPendingStatus(void *device, unsigned int *pending) {
     OPEN_GPU(device);
-    NEED(count > 0 && fields);
-    for (int i = 0; i < count; i++) fields[i].result = NVML_OK;
+    SUPPORTED_IF(gpu->page_retirement);
+    NEED(pending);
+    *pending = gpu->retired_pending;
     return NVML_OK;
 }

@@ -161,7 +161,8 @@ static void show_on_gpu(uint32_t slot, uint64_t bytes) {
         else if (!free_entry && (!entry->pid || !is_running(entry->pid))) free_entry = entry;
     }
     nvsim_process *entry = mine ? mine : free_entry;
-    if (entry) *entry = bytes ? (nvsim_process){.pid = pid, .memory_bytes = bytes} : (nvsim_process){0};
+    if (entry && entry == mine && bytes) entry->memory_bytes = bytes;
+    else if (entry) *entry = bytes ? (nvsim_process){.pid = pid, .memory_bytes = bytes} : (nvsim_process){0};
     unlock_state();
 }
 

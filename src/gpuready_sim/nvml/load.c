@@ -1,9 +1,10 @@
-/* What the GPUs are doing: memory, utilisation, power, temperature, clocks, processes. Deterministic: every
- * value follows from the state file alone. */
+/* What the GPUs are doing: memory, utilisation, power, temperature, clocks. Deterministic: every value follows
+ * from the state file and the clock (course.c). */
 #define _GNU_SOURCE
 #include <string.h>
 
-#include "session.h"
+#include "course.h"
+#include "processes.h"
 
 #define MIB (1024ull * 1024ull)
 #define NOT_AVAILABLE 0xffffffffffffffffull
@@ -17,149 +18,52 @@
         return NVML_OK;                                                             \
     }
 
-/* --- processes ----------------------------------------------------------------------------------------------- */
-
-enum { COMPUTE = 0, GRAPHICS = 1 };
-
-static unsigned int list_processes(const nvsim_gpu *gpu, uint32_t kind, nvsim_process *found) {
-    unsigned int count = 0;
-    for (int i = 0; i < NVSIM_MAX_PROCESSES; i++) {
-        nvsim_process process = gpu->processes[i];
-        if (process.pid && process.graphics == kind && is_running(process.pid)) found[count++] = process;
-    }
-    return count;
-}
-
-static uint64_t memory_of_processes(const nvsim_gpu *gpu) {
-    nvsim_process found[NVSIM_MAX_PROCESSES];
-    uint64_t sum = 0;
-    for (uint32_t kind = COMPUTE; kind <= GRAPHICS; kind++)
-        for (unsigned int i = list_processes(gpu, kind, found); i-- > 0;) sum += found[i].memory_bytes;
-    return sum;
-}
-
-static nvml_return give_processes(void *device, uint32_t kind, unsigned int *count, process_info *list) {
-    OPEN_GPU(device);
-    NEED(count);
-    nvsim_process found[NVSIM_MAX_PROCESSES];
-    unsigned int room = *count, number = *count = list_processes(gpu, kind, found);
-    if (number > room || (number && !list)) return NVML_INSUFFICIENT_SIZE;
-    for (unsigned int i = 0; i < number; i++)
-        list[i] = (process_info){found[i].pid, found[i].memory_bytes, NVSIM_NO_INSTANCE, NVSIM_NO_INSTANCE};
-    return NVML_OK;
-}
-
-static nvml_return give_processes_v1(void *device, uint32_t kind, unsigned int *count, process_info_v1 *list) {
-    OPEN_GPU(device);
-    NEED(count);
-    nvsim_process found[NVSIM_MAX_PROCESSES];
-    unsigned int room = *count, number = *count = list_processes(gpu, kind, found);
-    if (number > room || (number && !list)) return NVML_INSUFFICIENT_SIZE;
-    for (unsigned int i = 0; i < number; i++) list[i] = (process_info_v1){found[i].pid, found[i].memory_bytes};
-    return NVML_OK;
-}
-
-EXPORT nvml_return nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned int *count, process_info *list) {
-    return give_processes(device, COMPUTE, count, list);
-}
-ALIAS(nvmlDeviceGetComputeRunningProcesses_v2, nvmlDeviceGetComputeRunningProcesses_v3);
-
-EXPORT nvml_return nvmlDeviceGetGraphicsRunningProcesses_v3(void *device, unsigned int *count, process_info *list) {
-    return give_processes(device, GRAPHICS, count, list);
-}
-ALIAS(nvmlDeviceGetGraphicsRunningProcesses_v2, nvmlDeviceGetGraphicsRunningProcesses_v3);
-
-EXPORT nvml_return nvmlDeviceGetComputeRunningProcesses(void *device, unsigned int *count, process_info_v1 *list) {
-    return give_processes_v1(device, COMPUTE, count, list);
-}
-
-EXPORT nvml_return nvmlDeviceGetGraphicsRunningProcesses(void *device, unsigned int *count, process_info_v1 *list) {
-    return give_processes_v1(device, GRAPHICS, count, list);
-}
-
-/* There is no MPS in the simulator: always an empty list. */
-EXPORT nvml_return nvmlDeviceGetMPSComputeRunningProcesses_v3(void *device, unsigned int *count, void *list) {
-    OPEN_GPU(device);
-    (void)list;
-    NEED(count);
-    *count = 0;
-    return NVML_OK;
-}
-ALIAS(nvmlDeviceGetMPSComputeRunningProcesses_v2, nvmlDeviceGetMPSComputeRunningProcesses_v3);
-ALIAS(nvmlDeviceGetMPSComputeRunningProcesses, nvmlDeviceGetMPSComputeRunningProcesses_v3);
-
-EXPORT nvml_return nvmlDeviceGetRunningProcessDetailList(void *device, process_detail_list *list) {
-    OPEN_GPU(device);
-    NEED(list && list->mode <= 3);
-    if (list->version != VERSIONED(process_detail_list, 1)) return NVML_ARGUMENT_VERSION_MISMATCH;
-    nvsim_process found[2 * NVSIM_MAX_PROCESSES];
-    unsigned int number = 0, room = list->count;
-    if (list->mode == 0 || list->mode == 3) number = list_processes(gpu, COMPUTE, found);
-    if (list->mode == 1 || list->mode == 3) number += list_processes(gpu, GRAPHICS, found + number);
-    list->count = number;
-    if (number > room || (number && !list->entries)) return NVML_INSUFFICIENT_SIZE;
-    for (unsigned int i = 0; i < number; i++)
-        list->entries[i] = (process_detail){
-            .pid = found[i].pid,
-            .memory = found[i].memory_bytes,
-            .gpu_instance = NVSIM_NO_INSTANCE,
-            .compute_instance = NVSIM_NO_INSTANCE,
-        };
-    return NVML_OK;
-}
-
-/* The GPU's utilisation in equal shares. */
-EXPORT nvml_return nvmlDeviceGetProcessUtilization(void *device, process_sample *samples, unsigned int *count,
-                                                   unsigned long long since) {
-    OPEN_GPU(device);
-    NEED(count);
-    nvsim_process found[NVSIM_MAX_PROCESSES];
-    unsigned int room = *count, number = list_processes(gpu, COMPUTE, found);
-    uint64_t now = now_us();
-    if (!number || since > now) return NVML_NOT_FOUND;
-    *count = number;
-    if (!samples || room < number) return NVML_INSUFFICIENT_SIZE;
-    for (unsigned int i = 0; i < number; i++)
-        samples[i] = (process_sample){
-            .pid = found[i].pid,
-            .timestamp = now,
-            .sm = gpu->utilization_gpu / number,
-            .memory = gpu->utilization_memory / number,
-        };
-    return NVML_OK;
-}
-
 /* --- memory -------------------------------------------------------------------------------------------------- */
 
-static uint64_t memory_used(const nvsim_gpu *gpu) {
-    uint64_t used = gpu->memory_used_mib * MIB + memory_of_processes(gpu);
-    uint64_t room = (gpu->memory_mib - gpu->memory_reserved_mib) * MIB;
-    return used < room ? used : room;
+typedef struct {
+    uint64_t total, reserved, used;
+} memory;
+
+/* A GPU instance has its memory to itself, a slice of what the driver keeps included. */
+static memory memory_of(const nvsim_gpu *gpu, const nvsim_compute *partition) {
+    memory of = {gpu->memory_mib * MIB, gpu->memory_reserved_mib * MIB, gpu->memory_used_mib * MIB};
+    const nvsim_instance *instance = partition ? find_instance(gpu, partition->gpu_instance) : NULL;
+    if (instance) {
+        uint64_t mib = gpu->profiles[instance->kind % NVSIM_MAX_PROFILES].memory_mib;
+        of = (memory){mib * MIB, mib * gpu->memory_reserved_mib / gpu->memory_mib * MIB, instance->memory_used_mib * MIB};
+    } else if (gpu->mig_enabled) {
+        for (int i = 0; i < NVSIM_MAX_INSTANCES; i++)
+            if (gpu->instances[i].present) of.used += gpu->instances[i].memory_used_mib * MIB;
+    }
+    of.used += memory_of_processes(gpu, partition);
+    if (of.used > of.total - of.reserved) of.used = of.total - of.reserved;
+    return of;
 }
 
 /* The first version counts what the driver keeps for itself as used. */
 EXPORT nvml_return nvmlDeviceGetMemoryInfo(void *device, memory_info *info) {
-    OPEN_GPU(device);
+    OPEN_ENTITY(device);
     NEED(info);
-    info->total = gpu->memory_mib * MIB;
-    info->used = memory_used(gpu) + gpu->memory_reserved_mib * MIB;
-    info->free = info->total - info->used;
+    memory of = memory_of(gpu, partition);
+    *info = (memory_info){of.total, of.total - of.reserved - of.used, of.used + of.reserved};
     return NVML_OK;
 }
 
 EXPORT nvml_return nvmlDeviceGetMemoryInfo_v2(void *device, memory_info_v2 *info) {
-    OPEN_GPU(device);
+    SINCE(510);
+    OPEN_ENTITY(device);
     NEED(info);
     if (info->version != VERSIONED(memory_info_v2, 2)) return NVML_ARGUMENT_VERSION_MISMATCH;
-    info->total = gpu->memory_mib * MIB;
-    info->reserved = gpu->memory_reserved_mib * MIB;
-    info->used = memory_used(gpu);
-    info->free = info->total - info->reserved - info->used;
+    memory of = memory_of(gpu, partition);
+    info->total = of.total;
+    info->reserved = of.reserved;
+    info->used = of.used;
+    info->free = of.total - of.reserved - of.used;
     return NVML_OK;
 }
 
 EXPORT nvml_return nvmlDeviceGetBAR1MemoryInfo(void *device, memory_info *info) {
-    OPEN_GPU(device);
+    OPEN_ENTITY(device);
     NEED(info);
     *info = (memory_info){gpu->bar1_mib * MIB, (gpu->bar1_mib - 1) * MIB, MIB};
     return NVML_OK;
@@ -172,21 +76,24 @@ EXPORT nvml_return nvmlDeviceGetConfComputeMemSizeInfo(void *device, conf_comput
     return NVML_OK;
 }
 
-/* --- utilisation --------------------------------------------------------------------------------------------- */
+/* --- utilisation: none while MIG is on, then GPM alone knows -------------------------------------------------- */
 
 EXPORT nvml_return nvmlDeviceGetUtilizationRates(void *device, utilization *rates) {
     OPEN_GPU(device);
+    SUPPORTED_IF(!gpu->mig_enabled);
     NEED(rates);
-    *rates = (utilization){gpu->utilization_gpu, gpu->utilization_memory};
+    uint64_t now = now_us();
+    *rates = (utilization){busy_at(gpu, now), memory_percent_at(gpu, now)};
     return NVML_OK;
 }
 
 #define ENGINE_UTILIZATION(function, value)                                                     \
     EXPORT nvml_return function(void *device, unsigned int *percent, unsigned int *period_us) { \
         OPEN_GPU(device);                                                                       \
+        SUPPORTED_IF(!gpu->mig_enabled);                                                        \
         NEED(percent && period_us);                                                             \
         *percent = (value);                                                                     \
-        *period_us = 167000;                                                                    \
+        *period_us = SAMPLE_PERIOD_US;                                                          \
         return NVML_OK;                                                                         \
     }
 
@@ -195,34 +102,66 @@ ENGINE_UTILIZATION(nvmlDeviceGetDecoderUtilization, gpu->utilization_decoder)
 ENGINE_UTILIZATION(nvmlDeviceGetJpgUtilization, 0)
 ENGINE_UTILIZATION(nvmlDeviceGetOfaUtilization, 0)
 
+/* --- samples: what the driver has noted, at every whole period of the clock, of the last twenty seconds -------- */
+
+enum { SAMPLE_POWER, SAMPLE_GPU, SAMPLE_MEMORY, SAMPLE_ENCODER, SAMPLE_DECODER, SAMPLE_GPU_CLOCK, SAMPLE_MEMORY_CLOCK };
+#define KEPT_SAMPLES 120
+static uint32_t current_clock(const nvsim_gpu *gpu, unsigned int type, uint64_t now);
+
+static uint32_t sampled(const nvsim_gpu *gpu, unsigned int type, uint64_t when_us) {
+    switch (type) {
+        case SAMPLE_POWER: return power_mw_at(gpu, when_us);
+        case SAMPLE_GPU: return busy_at(gpu, when_us);
+        case SAMPLE_MEMORY: return memory_percent_at(gpu, when_us);
+        case SAMPLE_ENCODER: return gpu->utilization_encoder;
+        case SAMPLE_DECODER: return gpu->utilization_decoder;
+        case SAMPLE_GPU_CLOCK: return current_clock(gpu, CLOCK_GRAPHICS, when_us);
+        default: return current_clock(gpu, CLOCK_MEMORY, when_us);
+    }
+}
+
+EXPORT nvml_return nvmlDeviceGetSamples(void *device, unsigned int type, unsigned long long since, unsigned int *kind,
+                                        unsigned int *count, sample *samples) {
+    OPEN_GPU(device);
+    NEED(kind && count && type <= 9);
+    SUPPORTED_IF(type <= SAMPLE_MEMORY_CLOCK);
+    SUPPORTED_IF(!gpu->mig_enabled || type == SAMPLE_POWER || type >= SAMPLE_GPU_CLOCK);
+    uint64_t newest = now_us() / SAMPLE_PERIOD_US, oldest = newest > KEPT_SAMPLES ? newest - KEPT_SAMPLES + 1 : 1;
+    if (since / SAMPLE_PERIOD_US >= oldest) oldest = since / SAMPLE_PERIOD_US + 1;
+    if (oldest > newest) return NVML_NOT_FOUND;
+    unsigned int number = (unsigned int)(newest - oldest + 1);
+    *kind = VALUE_U32;
+    if (!samples) {
+        *count = number;
+        return NVML_OK;
+    }
+    if (*count < number) number = *count; /* the oldest first, as many as there is room for */
+    for (unsigned int i = 0; i < number; i++) {
+        samples[i].timestamp = (oldest + i) * SAMPLE_PERIOD_US;
+        samples[i].value.u64 = sampled(gpu, type, samples[i].timestamp);
+    }
+    *count = number;
+    return NVML_OK;
+}
+
 /* --- power and temperature ----------------------------------------------------------------------------------- */
 
-uint32_t power_of(const nvsim_gpu *gpu) {
-    if (gpu->power_mw) return gpu->power_mw;
-    uint64_t range_mw = gpu->power_limit_mw - gpu->power_idle_mw; /* a busy GPU draws nine tenths of it */
-    return gpu->power_idle_mw + (uint32_t)(range_mw * gpu->utilization_gpu * 9 / 1000);
-}
-
-uint32_t temperature_of(const nvsim_gpu *gpu) {
-    return gpu->temperature_c ? gpu->temperature_c : 32 + gpu->minor % 4 + gpu->utilization_gpu * 36 / 100;
-}
-
-NUMBER_GETTER(nvmlDeviceGetPowerUsage, 1, power_of(gpu))
+NUMBER_GETTER(nvmlDeviceGetPowerUsage, 1, power_mw_at(gpu, now_us()))
 NUMBER_GETTER(nvmlDeviceGetPowerManagementLimit, 1, gpu->power_limit_mw)
 NUMBER_GETTER(nvmlDeviceGetEnforcedPowerLimit, 1, gpu->power_limit_mw)
 NUMBER_GETTER(nvmlDeviceGetPowerManagementDefaultLimit, 1, gpu->power_default_mw)
 NUMBER_GETTER(nvmlDeviceGetPowerManagementMode, 1, 1)
 NUMBER_GETTER(nvmlDeviceGetPowerSource, 1, 0)
-NUMBER_GETTER(nvmlDeviceGetPerformanceState, 1, gpu->utilization_gpu || gpu->nvlinks ? 0 : 8)
+NUMBER_GETTER(nvmlDeviceGetPerformanceState, 1, busy_at(gpu, now_us()) || gpu->nvlinks ? 0 : 8)
 ALIAS(nvmlDeviceGetPowerState, nvmlDeviceGetPerformanceState);
 NUMBER_GETTER(nvmlDeviceGetNumFans, 1, gpu->fans)
-NUMBER_GETTER(nvmlDeviceGetFanSpeed, gpu->fans, 30 + gpu->utilization_gpu / 2)
+NUMBER_GETTER(nvmlDeviceGetFanSpeed, gpu->fans, 30 + busy_at(gpu, now_us()) / 2)
 
 EXPORT nvml_return nvmlDeviceGetFanSpeed_v2(void *device, unsigned int fan, unsigned int *percent) {
     OPEN_GPU(device);
     SUPPORTED_IF(gpu->fans);
     NEED(percent && fan < gpu->fans);
-    *percent = 30 + gpu->utilization_gpu / 2;
+    *percent = 30 + busy_at(gpu, now_us()) / 2;
     return NVML_OK;
 }
 
@@ -237,14 +176,14 @@ EXPORT nvml_return nvmlDeviceGetPowerManagementLimitConstraints(void *device, un
 EXPORT nvml_return nvmlDeviceGetTotalEnergyConsumption(void *device, unsigned long long *energy_mj) {
     OPEN_GPU(device);
     NEED(energy_mj);
-    *energy_mj = gpu->energy_mj;
+    *energy_mj = energy_nj_until(gpu, now_us()) / 1000000;
     return NVML_OK;
 }
 
 EXPORT nvml_return nvmlDeviceGetTemperature(void *device, unsigned int sensor, unsigned int *celsius) {
     OPEN_GPU(device);
     NEED(celsius && sensor == 0);
-    *celsius = temperature_of(gpu);
+    *celsius = temperature_at(gpu, now_us());
     return NVML_OK;
 }
 
@@ -253,7 +192,7 @@ EXPORT nvml_return nvmlDeviceGetTemperatureV(void *device, temperature_v1 *readi
     NEED(reading);
     if (reading->version != VERSIONED(temperature_v1, 1)) return NVML_ARGUMENT_VERSION_MISMATCH;
     NEED(reading->sensor == 0);
-    reading->temperature = (int32_t)temperature_of(gpu);
+    reading->temperature = (int32_t)temperature_at(gpu, now_us());
     return NVML_OK;
 }
 
@@ -261,7 +200,7 @@ EXPORT nvml_return nvmlDeviceGetMarginTemperature(void *device, margin_temperatu
     OPEN_GPU(device);
     NEED(reading);
     if (reading->version != VERSIONED(margin_temperature, 1)) return NVML_ARGUMENT_VERSION_MISMATCH;
-    reading->margin = (int32_t)gpu->temperature_slowdown_c - (int32_t)temperature_of(gpu);
+    reading->margin = (int32_t)gpu->temperature_slowdown_c - (int32_t)temperature_at(gpu, now_us());
     return NVML_OK;
 }
 
@@ -282,10 +221,16 @@ static uint32_t max_clock(const nvsim_gpu *gpu, unsigned int type) {
     return type == CLOCK_VIDEO ? gpu->clock_video_max_mhz : gpu->clock_graphics_max_mhz;
 }
 
-static uint32_t current_clock(const nvsim_gpu *gpu, unsigned int type) {
-    if (type == CLOCK_MEMORY || gpu->utilization_gpu) return max_clock(gpu, type);
+#define SLOWED (REASON_POWER_CAP | REASON_HW_SLOWDOWN | REASON_SW_THERMAL | REASON_HW_THERMAL | REASON_POWER_BRAKE)
+
+/* What holds the clocks back takes two fifths of the GPU's. */
+static uint32_t current_clock(const nvsim_gpu *gpu, unsigned int type, uint64_t now) {
+    if (type == CLOCK_MEMORY) return max_clock(gpu, type);
+    if (busy_at(gpu, now)) return gpu->clocks_reasons & SLOWED ? max_clock(gpu, type) * 3 / 5 : max_clock(gpu, type);
     return type == CLOCK_VIDEO ? gpu->clock_graphics_idle_mhz * 9 / 10 : gpu->clock_graphics_idle_mhz;
 }
+
+static uint32_t clock_now(const nvsim_gpu *gpu, unsigned int type) { return current_clock(gpu, type, now_us()); }
 
 #define CLOCK_GETTER(function, value)                                                   \
     EXPORT nvml_return function(void *device, unsigned int type, unsigned int *mhz) {   \
@@ -295,7 +240,7 @@ static uint32_t current_clock(const nvsim_gpu *gpu, unsigned int type) {
         return NVML_OK;                                                                 \
     }
 
-CLOCK_GETTER(nvmlDeviceGetClockInfo, current_clock)
+CLOCK_GETTER(nvmlDeviceGetClockInfo, clock_now)
 CLOCK_GETTER(nvmlDeviceGetMaxClockInfo, max_clock)
 CLOCK_GETTER(nvmlDeviceGetApplicationsClock, max_clock)
 CLOCK_GETTER(nvmlDeviceGetDefaultApplicationsClock, max_clock)
@@ -304,30 +249,46 @@ CLOCK_GETTER(nvmlDeviceGetMaxCustomerBoostClock, max_clock)
 EXPORT nvml_return nvmlDeviceGetClock(void *device, unsigned int type, unsigned int which, unsigned int *mhz) {
     OPEN_GPU(device);
     NEED(mhz && type < 4 && which < 4);
-    *mhz = which == 0 ? current_clock(gpu, type) : max_clock(gpu, type);
+    *mhz = which == 0 ? clock_now(gpu, type) : max_clock(gpu, type);
     return NVML_OK;
 }
 
-/* Bit 0: the GPU idles; otherwise nothing holds the clocks back. */
+static uint64_t reasons_now(const nvsim_gpu *gpu) {
+    return gpu->clocks_reasons | (busy_at(gpu, now_us()) ? 0 : REASON_IDLE);
+}
+
 EXPORT nvml_return nvmlDeviceGetCurrentClocksEventReasons(void *device, unsigned long long *reasons) {
+    SINCE(535);
     OPEN_GPU(device);
     NEED(reasons);
-    *reasons = gpu->utilization_gpu ? 0 : 1;
+    *reasons = reasons_now(gpu);
     return NVML_OK;
 }
-ALIAS(nvmlDeviceGetCurrentClocksThrottleReasons, nvmlDeviceGetCurrentClocksEventReasons);
 
-EXPORT nvml_return nvmlDeviceGetSupportedClocksEventReasons(void *device, unsigned long long *reasons) {
+/* The same by its older name, which every driver has. */
+EXPORT nvml_return nvmlDeviceGetCurrentClocksThrottleReasons(void *device, unsigned long long *reasons) {
+    OPEN_GPU(device);
+    NEED(reasons);
+    *reasons = reasons_now(gpu);
+    return NVML_OK;
+}
+
+EXPORT nvml_return nvmlDeviceGetSupportedClocksThrottleReasons(void *device, unsigned long long *reasons) {
     OPEN_GPU(device);
     NEED(reasons);
     *reasons = 0x1ff;
     return NVML_OK;
 }
-ALIAS(nvmlDeviceGetSupportedClocksThrottleReasons, nvmlDeviceGetSupportedClocksEventReasons);
+
+EXPORT nvml_return nvmlDeviceGetSupportedClocksEventReasons(void *device, unsigned long long *reasons) {
+    SINCE(535);
+    return nvmlDeviceGetSupportedClocksThrottleReasons(device, reasons);
+}
 
 EXPORT nvml_return nvmlDeviceGetViolationStatus(void *device, unsigned int policy, violation_time *time) {
     OPEN_GPU(device);
-    NEED(time && policy < 12);
-    *time = (violation_time){now_us(), 0};
+    NEED(time && (policy < 6 || policy == 10 || policy == 11));
+    uint64_t now = now_us();
+    *time = (violation_time){now, violation_ns_until(gpu, policy, now)};
     return NVML_OK;
 }

@@ -21,6 +21,7 @@
 
 nvsim_state *state;
 gpu_handle handles[NVSIM_MAX_GPUS];
+gpu_handle partition_handles[NVSIM_MAX_GPUS][NVSIM_MAX_INSTANCES];
 uint32_t visible[NVSIM_MAX_GPUS];
 uint32_t visible_count;
 
@@ -35,7 +36,10 @@ static char library_version[64];
 __attribute__((constructor)) static void learn_library_version(void) {
     Dl_info info;
     char path[PATH_MAX];
-    for (uint32_t slot = 0; slot < NVSIM_MAX_GPUS; slot++) handles[slot].slot = slot;
+    for (uint32_t slot = 0; slot < NVSIM_MAX_GPUS; slot++) {
+        handles[slot] = (gpu_handle){slot, NVSIM_NO_INSTANCE};
+        for (uint32_t i = 0; i < NVSIM_MAX_INSTANCES; i++) partition_handles[slot][i] = (gpu_handle){slot, i};
+    }
     if (!dladdr((void *)learn_library_version, &info) || !realpath(info.dli_fname, path)) return;
     const char *suffix = strstr(path, ".so.");
     if (suffix && strchr(suffix + 4, '.')) snprintf(library_version, sizeof library_version, "%s", suffix + 4);
@@ -150,7 +154,10 @@ static void change_holder(int delta) {
     unlock_state();
 }
 
+int library_branch(void) { return library_version[0] ? atoi(library_version) : 100000; }
+
 uint64_t now_us(void) {
+    if (state && state->clock_us) return state->clock_us;
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
@@ -169,25 +176,43 @@ static uint64_t monotonic_ms(void) {
 }
 
 /* A hanging driver: the call sleeps until the hang is lifted, its time is over, or a signal is handled. */
-static nvml_return sit_out_a_hang(void) {
+static nvml_return sit_out(const uint32_t *hang_ms) {
     uint64_t begin = monotonic_ms();
     for (;;) {
         uint32_t seen = __atomic_load_n(&state->hang_word, __ATOMIC_ACQUIRE);
-        uint64_t spent = monotonic_ms() - begin;
-        if (spent >= state->hang_ms) return NVML_OK;
-        if (wait_for_change(&state->hang_word, seen, state->hang_ms - spent) < 0) return NVML_UNKNOWN;
+        uint64_t spent = monotonic_ms() - begin, limit = __atomic_load_n(hang_ms, __ATOMIC_RELAXED);
+        if (spent >= limit) return NVML_OK;
+        if (wait_for_change(&state->hang_word, seen, limit - spent) < 0) return NVML_UNKNOWN;
     }
 }
 
-nvml_return enter(void) {
+/* What the faults that were set for single calls make of this one. */
+static nvml_return suffer(const char *call, uint32_t slot) {
+    for (int i = 0; i < NVSIM_MAX_CALL_FAULTS; i++) {
+        const nvsim_call_fault *fault = &state->call_faults[i];
+        if (!__atomic_load_n(&fault->active, __ATOMIC_ACQUIRE)) continue;
+        if (fault->gpu != NVSIM_NO_INSTANCE && fault->gpu != slot) continue;
+        if (strcmp(fault->call, "*") != 0 && strcmp(fault->call, call) != 0) continue;
+        if (fault->hang_ms) {
+            nvml_return problem = sit_out(&fault->hang_ms);
+            if (problem != NVML_OK) return problem;
+        }
+        if (fault->active && fault->code) return fault->code;
+    }
+    return NVML_OK;
+}
+
+static nvml_return enter_for(const char *call, uint32_t slot) {
     if (!open_sessions) return NVML_UNINITIALIZED;
     if (state->hang_ms) {
-        nvml_return problem = sit_out_a_hang();
+        nvml_return problem = sit_out(&state->hang_ms);
         if (problem != NVML_OK) return problem;
     }
     if (state->retired || !state->loaded || state->generation != session_generation) return NVML_DRIVER_NOT_LOADED;
-    return NVML_OK;
+    return state->call_fault_count ? suffer(call, slot) : NVML_OK;
 }
+
+nvml_return enter_call(const char *call) { return enter_for(call, NVSIM_NO_INSTANCE); }
 
 static nvml_return check_driver(void) {
     char module_version[sizeof state->driver_version];
@@ -201,7 +226,7 @@ EXPORT nvml_return nvmlInitWithFlags(unsigned int flags) {
     (void)flags;
     pthread_mutex_lock(&door);
     nvml_return result = open_sessions ? NVML_OK : map_state();
-    if (result == NVML_OK && !open_sessions && state->hang_ms) result = sit_out_a_hang();
+    if (result == NVML_OK && !open_sessions && state->hang_ms) result = sit_out(&state->hang_ms);
     if (result == NVML_OK && !open_sessions) {
         result = check_driver();
         if (result == NVML_OK) {
@@ -221,7 +246,7 @@ ALIAS(nvmlInit, nvmlInit_v2);
 EXPORT nvml_return nvmlShutdown(void) {
     pthread_mutex_lock(&door);
     nvml_return result = open_sessions ? NVML_OK : NVML_UNINITIALIZED;
-    if (open_sessions && state->hang_ms) sit_out_a_hang();
+    if (open_sessions && state->hang_ms) sit_out(&state->hang_ms);
     if (open_sessions && --open_sessions == 0) change_holder(-1);
     pthread_mutex_unlock(&door);
     return result;
@@ -229,14 +254,29 @@ EXPORT nvml_return nvmlShutdown(void) {
 
 void *handle_of_slot(uint32_t slot) { return &handles[slot]; }
 
-nvml_return find_gpu(const void *handle, nvsim_gpu **gpu) {
-    nvml_return problem = enter();
+static const gpu_handle *known_handle(const void *handle) {
+    const gpu_handle *entry = handle, *parts = partition_handles[0];
+    if (entry >= handles && entry < handles + NVSIM_MAX_GPUS) return &handles[entry->slot] == entry ? entry : NULL;
+    if (entry < parts || entry >= parts + NVSIM_MAX_GPUS * NVSIM_MAX_INSTANCES) return NULL;
+    return &partition_handles[entry->slot][entry->partition] == entry ? entry : NULL;
+}
+
+nvml_return find_entity(const char *call, const void *handle, nvsim_gpu **gpu, const nvsim_compute **partition) {
+    const gpu_handle *entry = known_handle(handle);
+    nvml_return problem = enter_for(call, entry ? entry->slot : NVSIM_NO_INSTANCE);
     if (problem != NVML_OK) return problem;
-    const gpu_handle *entry = handle;
-    if (entry < handles || entry >= handles + state->gpu_count || entry != &handles[entry->slot])
-        return NVML_INVALID_ARGUMENT;
+    NEED(entry && entry->slot < state->gpu_count);
     *gpu = &state->gpus[entry->slot];
+    *partition = entry->partition == NVSIM_NO_INSTANCE ? NULL : &(*gpu)->compute[entry->partition];
+    NEED(!*partition || (*partition)->present);
     return (*gpu)->lost ? NVML_GPU_IS_LOST : NVML_OK;
+}
+
+nvml_return find_gpu(const char *call, const void *handle, nvsim_gpu **gpu) {
+    const nvsim_compute *partition;
+    nvml_return problem = find_entity(call, handle, gpu, &partition);
+    if (problem == NVML_OK) SUPPORTED_IF(!partition);
+    return problem;
 }
 
 nvml_return copy_text(const char *text, char *buffer, uint32_t size) {
@@ -247,8 +287,8 @@ nvml_return copy_text(const char *text, char *buffer, uint32_t size) {
 }
 
 /* What every function does that the simulator does not implement (stubs.c, written by build.py). */
-nvml_return not_supported(void) {
-    nvml_return problem = enter();
+nvml_return not_supported(const char *call) {
+    nvml_return problem = enter_call(call);
     return problem == NVML_OK ? NVML_NOT_SUPPORTED : problem;
 }
 

@@ -8,6 +8,10 @@
  * strings that change (driver_version, boot_id) are guarded by `sequence`, which is odd during a change.
  * `event_word` and `hang_word` are futexes: whoever adds an event (`event_head` counts them), loses a GPU,
  * unloads the module or lifts a hang increments the word and wakes every waiter.
+ *
+ * What grows with time (`busy` in percent times microseconds, energy, time held back) stands here as it was at
+ * `settled_us`; readers add what has come since. Writers settle before they change what drives it. `clock_us`
+ * is 0, or the time at which the machine's clock stands still.
  */
 #ifndef NVSIM_STATE_H
 #define NVSIM_STATE_H
@@ -15,18 +19,94 @@
 #include <stdint.h>
 
 #define NVSIM_MAGIC 0x4d53564e
-#define NVSIM_VERSION 1
+#define NVSIM_VERSION 2
 #define NVSIM_MAX_GPUS 32
-#define NVSIM_MAX_PROCESSES 32
+#define NVSIM_MAX_PROCESSES 64
 #define NVSIM_MAX_HOLDERS 512
 #define NVSIM_MAX_EVENTS 256
+#define NVSIM_MAX_LOAD_POINTS 64
+#define NVSIM_MAX_PROFILES 8
+#define NVSIM_MAX_INSTANCES 8
+#define NVSIM_MAX_VIOLATIONS 16
+#define NVSIM_MAX_CALL_FAULTS 16
 #define NVSIM_NO_INSTANCE 0xffffffff
 
+/* A process with a context on the GPU. `sm_percent` 0: an equal share of what the others leave. */
 typedef struct {
     uint32_t pid;
     uint32_t graphics;
     uint64_t memory_bytes;
+    uint32_t sm_percent;
+    uint32_t in_partition;
+    uint32_t gpu_instance;
+    uint32_t compute_instance;
 } nvsim_process;
+
+typedef struct {
+    uint32_t at_ms;
+    uint32_t percent;
+} nvsim_load_point;
+
+/* How busy something is over time: straight lines between the points. After the last one its value stays, or,
+ * with a period, all begins again. Two points at one time make a step; no points, never busy. */
+typedef struct {
+    uint64_t started_us;
+    uint32_t period_ms;
+    uint32_t count;
+    nvsim_load_point points[NVSIM_MAX_LOAD_POINTS];
+} nvsim_load;
+
+/* A GPU instance that this model can hold: `profile` is NVML's number of the kind, `id` what the create call
+ * takes. It covers `size` memory slices from a start that `starts` has a bit for. */
+typedef struct {
+    char name[24];
+    uint32_t profile;
+    uint32_t id;
+    uint32_t slices;
+    uint32_t size;
+    uint32_t starts;
+    uint32_t most;
+    uint32_t memory_mib;
+    uint32_t multiprocessors;
+    uint32_t copy_engines;
+    uint32_t decoders;
+    uint32_t jpegs;
+    uint32_t ofas;
+} nvsim_profile;
+
+/* A GPU instance; `kind` is its place in the GPU's profiles. */
+typedef struct {
+    uint32_t present;
+    uint32_t id;
+    uint32_t kind;
+    uint32_t start;
+    uint32_t memory_used_mib;
+    uint64_t busy;
+    nvsim_load load;
+} nvsim_instance;
+
+/* A compute instance within a GPU instance: a MIG device. */
+typedef struct {
+    char uuid[48];
+    char name[24];
+    uint32_t present;
+    uint32_t id;
+    uint32_t gpu_instance;
+    uint32_t profile;
+    uint32_t start;
+    uint32_t slices;
+    uint32_t multiprocessors;
+} nvsim_compute;
+
+/* While `active`, calls of this name ("*": every call) for this GPU (NO_INSTANCE: every GPU, and calls that
+ * name none) wait so long and answer `code` if that is not 0. */
+typedef struct {
+    uint32_t active;
+    uint32_t gpu;
+    uint32_t code;
+    uint32_t hang_ms;
+    char call[64];
+} nvsim_call_fault;
 
 typedef struct {
     char uuid[48];
@@ -80,7 +160,6 @@ typedef struct {
     uint32_t clock_memory_max_mhz;
     uint32_t clock_video_max_mhz;
     uint32_t clock_graphics_idle_mhz;
-    uint32_t utilization_gpu;
     uint32_t utilization_memory;
     uint32_t utilization_encoder;
     uint32_t utilization_decoder;
@@ -95,11 +174,33 @@ typedef struct {
     uint32_t remap_uncorrectable;
     uint32_t remap_pending;
     uint32_t remap_failed;
+    uint32_t memory_unrepairable;
+    uint32_t page_retirement;
+    uint32_t retired_single_bit;
+    uint32_t retired_double_bit;
+    uint32_t retired_pending;
+    uint32_t clocks_reasons;
+    uint32_t pcie_replays;
+    uint32_t pcie_correctable_errors;
+    uint32_t nvlink_crc_flit_errors;
+    uint32_t nvlink_crc_data_errors;
+    uint32_t nvlink_replays;
+    uint32_t nvlink_recoveries;
+    uint32_t mig_enabled;
+    uint32_t mig_pending;
+    uint32_t profile_count;
     uint64_t ecc_corrected_volatile;
     uint64_t ecc_uncorrected_volatile;
     uint64_t ecc_corrected_aggregate;
     uint64_t ecc_uncorrected_aggregate;
-    uint64_t energy_mj;
+    uint64_t settled_us;
+    uint64_t busy;
+    uint64_t energy_nj;
+    uint64_t violation_ns[NVSIM_MAX_VIOLATIONS];
+    nvsim_load load;
+    nvsim_profile profiles[NVSIM_MAX_PROFILES];
+    nvsim_instance instances[NVSIM_MAX_INSTANCES];
+    nvsim_compute compute[NVSIM_MAX_INSTANCES];
     nvsim_process processes[NVSIM_MAX_PROCESSES];
 } nvsim_gpu;
 
@@ -115,6 +216,8 @@ typedef struct {
     uint32_t gpu;
     uint32_t type;
     uint64_t data;
+    uint32_t gpu_instance;
+    uint32_t compute_instance;
 } nvsim_event;
 
 typedef struct {
@@ -130,6 +233,9 @@ typedef struct {
     uint32_t hang_word;
     uint32_t hang_ms;
     uint32_t event_head;
+    uint32_t call_fault_count;
+    uint64_t clock_us;
+    nvsim_call_fault call_faults[NVSIM_MAX_CALL_FAULTS];
     char driver_version[32];
     char boot_id[48];
     nvsim_event events[NVSIM_MAX_EVENTS];

@@ -42,7 +42,7 @@ def test_two_models_in_one_node_keep_their_slots():
         pytest.param(
             "nodes: [{name: a, gpus: {A100: 8}}]",
             "nodes[0].gpus.A100: 'A100' is not allowed",
-            "A100-SXM4-40GB, H100-SXM5-80GB, L4, RTX-4090",
+            "A100-SXM4-40GB, H100-SXM5-80GB, L4, T4, RTX-4090",
             "use 'A100-SXM4-40GB'",
             id="unknown model names the known ones",
         ),

@@ -40,7 +40,7 @@ def test_an_unknown_model_names_the_known_ones():
 
     assert str(caught.value) == (
         "unknown GPU model 'V100'; because the catalogue does not have it; "
-        "next: use one of: A100-SXM4-40GB, H100-SXM5-80GB, L4, RTX-4090"
+        "next: use one of: A100-SXM4-40GB, H100-SXM5-80GB, L4, T4, RTX-4090"
     )
 
 
@@ -281,7 +281,7 @@ def test_every_catalogue_entry_is_plausible(key):
     model = MODELS[key]
 
     assert model.key == key
-    assert model.name.startswith("NVIDIA ")
+    assert model.name.startswith(("NVIDIA ", "Tesla "))
     assert model.memory_reserved_mib < model.memory_mib
     assert model.power_min_w <= model.power_limit_w <= model.power_max_w
     assert bool(model.nvlinks) == bool(model.nvlink_version) == bool(model.nvlink_mbps)

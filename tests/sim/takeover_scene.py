@@ -6,13 +6,19 @@ Nodes have no kubelet: DaemonSets are what counts, their pods stay as the Daemon
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
+import io
+import json
+from pathlib import Path
 from typing import Any
 
 from tests.sim.operator_cluster import DEADLINE_S, DEPLOY, NAMESPACE, POLICIES, condition, error, labels
 from tests.unit.operands.original.recorded import documents, plan_of_record, policy_of
 
 from gpuready import names
+from gpuready.cli import main
+from gpuready.controller.caches import OWNED_KINDS
 from gpuready.controller.labelling.decision import has_gpu
 from gpuready_sim.client import NODES, Resource, SimClient
 from gpuready_sim.cluster.control_plane import install_crds
@@ -70,6 +76,7 @@ class Takeover:
         self.cluster = cluster
         self.policy = policy
         self.before = before
+        self.planned: Object = {}
 
     @classmethod
     async def prepared(cls, cluster: Cluster) -> Takeover:
@@ -92,6 +99,37 @@ class Takeover:
             for obj in users_objects(made["metadata"]["uid"]):
                 await user.create(await _resource(cluster, obj), obj)
         return cls(cluster, made, before)
+
+    async def plan(self, file: Path) -> None:
+        """What `gpuready plan` says before our operator has ever run here."""
+        policy = {key: self.policy[key] for key in ("apiVersion", "kind", "spec")}
+        file.write_text(json.dumps({**policy, "metadata": {"name": self.policy["metadata"]["name"]}}))
+        shown = io.StringIO()
+        arguments = ["plan", "-f", str(file), "-o", "json", "--kubeconfig", str(self.cluster.kubeconfig)]
+        with contextlib.redirect_stdout(shown):
+            await asyncio.to_thread(main, arguments)
+        self.planned = json.loads(shown.getvalue())
+
+    async def expect_as_planned(self) -> None:
+        planned = {
+            fate: {(row["kind"], row["name"]) for row in rows}
+            for fate, rows in self.planned["objects"].items()
+        }
+        ours = await self._ours()
+        assert planned["created"] == ours - self.before.keys()
+        assert planned["changed"] == ours & self.before.keys()
+        assert planned["pruned"] == {key for key in self.before if _is_exporters(key)}
+        assert {row["why"] for row in self.planned["objects"]["changed"]} == {"taken over"}
+        (obstacle,) = self.planned["obstacles"]
+        assert (obstacle["kind"], obstacle["name"]) == STRANGERS
+
+    async def _ours(self) -> set[Key]:
+        found = set()
+        for kind in OWNED_KINDS:
+            resource = await self.cluster.resource(kind.api_version, kind.kind)
+            objects, _ = await self.cluster.client.list(resource, label_selector="gpuready.dev/operand")
+            found |= {(kind.kind, obj["metadata"]["name"]) for obj in objects}
+        return found
 
     async def is_over(self) -> None:
         """Everything that is wanted is ours, and what is not has gone."""

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 async def takeover(state_home: Path) -> AsyncIterator[Takeover]:
     async with Cluster.started("nodes: [{name: cpu}]", operator=False) as cluster:
         scene = await Takeover.prepared(cluster)
+        await scene.plan(state_home / "policy.json")
         async with Operator(cluster):
             await scene.is_over()
             yield scene
@@ -46,3 +47,7 @@ async def test_what_the_policy_has_switched_off_goes_and_what_a_user_owns_stays(
 
 async def test_somebody_elses_object_in_the_way_is_named_and_left_as_it_is(takeover):
     await takeover.expect_strangers_untouched()
+
+
+async def test_the_plan_has_told_what_is_taken_over_what_goes_and_who_is_in_the_way(takeover):
+    await takeover.expect_as_planned()

@@ -155,11 +155,11 @@ class Rehearsal:
     def __init__(self, cluster: Cluster, file: Path) -> None:
         self._cluster = cluster
         self._file = file
-        self._spec: Object = {}
+        self.spec: Object = {}
 
     async def plan(self, **edit: Any) -> tuple[int, Object]:
         """(exit status, the plan)"""
-        self._file.write_text(json.dumps(policy(**{**self._spec, **edit})))
+        self._file.write_text(json.dumps(policy(**{**self.spec, **edit})))
         shown = io.StringIO()
         arguments = ["plan", "-f", str(self._file), "-o", "json"]
         with contextlib.redirect_stdout(shown):
@@ -170,8 +170,8 @@ class Rehearsal:
         """Plan the edit, apply it, and hold the plan to what happened."""
         code, planned = await self.plan(**edit)
         before = await look(self._cluster)
-        self._spec |= edit
-        await self._cluster.apply(policy(**self._spec))
+        self.spec |= edit
+        await self._cluster.apply(policy(**self.spec))
         await settled(self._cluster, fails_with)
         after = await look(self._cluster)
 
@@ -287,6 +287,23 @@ async def test_a_policy_that_makes_no_sense_is_named_and_leaves_everything_alone
     assert {key: planned[key] for key in NOTHING} == NOTHING
     await cluster.apply(policy(**nonsense))
     await error(cluster, "PolicyInvalid")
+    assert await look(cluster) == before
+
+
+async def test_a_secret_that_is_missing_is_refused_in_the_words_of_the_plan(
+    rehearsal: Rehearsal, cluster: Cluster
+) -> None:
+    before = await look(cluster)
+    edit = {"driver": {**rehearsal.spec["driver"], "imagePullSecrets": ["absent"]}}
+
+    code, planned = await rehearsal.plan(**edit)
+
+    assert code == 1
+    (row,) = (each for each in planned["operands"] if each["name"] == "driver")
+    assert row["refused"].startswith("there is no Secret gpu-operator/absent, which spec.driver.")
+    assert {key: planned[key] for key in NOTHING} == NOTHING
+    await cluster.apply(policy(**{**rehearsal.spec, **edit}))
+    await error(cluster, "OperandRefused", row["refused"])
     assert await look(cluster) == before
 
 

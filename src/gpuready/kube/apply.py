@@ -99,7 +99,8 @@ class Applier:
             live = await self._find(resource, marked)
             marked = with_digest(self._fit(desired, live))
             if live is not None and is_strangers(marked, live, {*self._predecessors, self._manager}):
-                _refuse_other_content(marked, live)
+                if occupied := find_occupied(marked, live):
+                    raise occupied
                 self._written[identity] = _Written.of(marked, None, live, self._clock())
                 return Applied(live, Change.NONE, awaits_echo=True)
         change, found = decide(marked, live, predecessors=self._predecessors)
@@ -202,7 +203,11 @@ def decide(
     return (Change.REPAIRED, found) if found else (Change.NONE, ())
 
 
-def is_strangers(marked: Mapping[str, Any], live: Mapping[str, Any], known: Collection[str]) -> bool:
+def is_strangers(
+    marked: Mapping[str, Any],
+    live: Mapping[str, Any],
+    known: Collection[str] = frozenset({*PREDECESSORS, names.FIELD_MANAGER}),
+) -> bool:
     """Made by nobody of `known`, and not for the same controlling owner."""
     meta = live["metadata"]
     entries = [each for each in meta.get("managedFields") or () if not each.get("subresource")]
@@ -220,15 +225,15 @@ def _controllers(obj: Mapping[str, Any]) -> set[tuple[str, str]]:
 _OWNERSHIP = ("metadata.labels", "metadata.annotations", "metadata.ownerReferences")
 
 
-def _refuse_other_content(marked: Mapping[str, Any], live: Mapping[str, Any]) -> None:
-    """What says the same serves as well as ours; what says something else is not ours to change."""
+def find_occupied(marked: Mapping[str, Any], live: Mapping[str, Any]) -> Occupied | None:
+    """Of a stranger: what says the same serves as well as ours; what says something else stays as it is."""
     found = [each for each in differences(marked, live) if not each.path.startswith(_OWNERSHIP)]
     if not found:
-        return
+        return None
     kind, name = live["kind"], live["metadata"]["name"]
     said = "; ".join(str(each) for each in found[:3])
     more = f" and {len(found) - 3} more" if len(found) > 3 else ""
-    raise Occupied(
+    return Occupied(
         f"there is a {kind} {name} that gpuready has not made: {said}{more}",
         why="an object of somebody else is never written over",
         next_step=f"delete or rename that {kind}; gpuready then makes its own",

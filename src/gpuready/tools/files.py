@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from gpuready import names
 from gpuready.errors import UsageError
 from gpuready.shape import Shape, ShapeError, check
-from gpuready.tools.shape import NODES, POLICY_FILE
+from gpuready.tools.shape import CONFIG_MAPS, NODES, POLICY_FILE
 from gpuready.yaml_text import parse_yaml, parse_yaml_documents
 
 Object = dict[str, Any]
@@ -37,6 +38,42 @@ def policy_in(text: str) -> Object:
     policy = {**raw, "metadata": metadata}
     _expect(policy, POLICY_FILE, "the policy")
     return policy
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What a file holds beside its policy, and is applied with it.
+
+    configmaps   by name
+    existing     kind -> names, of what pods may refer to
+    """
+
+    configmaps: Mapping[str, Object]
+    existing: Mapping[str, frozenset[str]]
+
+
+def beside_in(text: str, namespace: str) -> Beside:
+    """Objects of the operator's namespace, or that leave theirs to whoever applies them.
+
+    raises  UsageError for a ConfigMap that no API server would take
+    """
+    found = [
+        each
+        for each in _objects_in(text)
+        if isinstance(each, dict) and _kind(each, "") and _is_in(each, namespace)
+    ]
+    configmaps = [each for each in found if _type_of(each) == "v1 ConfigMap"]
+    _expect(configmaps, CONFIG_MAPS, "a ConfigMap beside the policy")
+    kinds = {"ConfigMap": "v1", "Secret": "v1", "PriorityClass": "scheduling.k8s.io/v1"}
+    existing = {
+        kind: frozenset(each["metadata"]["name"] for each in found if _type_of(each) == f"{group} {kind}")
+        for kind, group in kinds.items()
+    }
+    return Beside({each["metadata"]["name"]: each for each in configmaps}, existing)
+
+
+def _is_in(obj: Mapping[str, Any], namespace: str) -> bool:
+    return (obj["metadata"].get("namespace") or namespace) == namespace
 
 
 _POLICY = f"{names.CLUSTER_POLICY_API} {names.CLUSTER_POLICY_KIND}"
@@ -88,10 +125,10 @@ def nodes_in(text: str) -> list[Object]:
 _AS_KUBECTL = "make it with: kubectl get nodes -o yaml > nodes.yaml"
 
 
-def _kind(item: object) -> str:
+def _kind(item: object, default: str = "Node") -> str:
     if not isinstance(item, Mapping) or not isinstance(item.get("metadata"), Mapping):
         return ""
-    return str(item.get("kind", "Node")) if item["metadata"].get("name") else ""
+    return str(item.get("kind", default)) if item["metadata"].get("name") else ""
 
 
 def _expect(value: Any, shape: Shape, what: str, *, next_step: str = "correct it there") -> None:

@@ -107,4 +107,5 @@ BUNDLE = {
 # --- files ------------------------------------------------------------------------------------------------
 
 NODES = [_NODE]
+CONFIG_MAPS = [Needed({"metadata": _META, "data": Each(str), "binaryData": Each(str)}, ("metadata",))]
 POLICY_FILE = {"metadata": _META}

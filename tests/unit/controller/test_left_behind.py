@@ -45,7 +45,7 @@ def planned(**spec: Any) -> tuple[ClusterPolicy, Plan]:
 
 
 def gone(there: list[dict[str, Any]], policy: ClusterPolicy, plan: Plan) -> list[str]:
-    return [obj["metadata"]["uid"] for obj in left_behind(there, {UID}, policy, view_of("P01"), plan)]
+    return [obj["metadata"]["uid"] for _, obj in left_behind(there, {UID}, policy, view_of("P01"), plan)]
 
 
 def test_of_what_is_wanted_nothing_goes() -> None:

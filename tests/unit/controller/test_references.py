@@ -68,6 +68,37 @@ def test_each_field_that_names_something_is_told_when_that_is_missing(
     assert f"there is no {kind} gpu-operator/absent, which spec.{field}" in found[operand]
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "operand", "key"),
+    [
+        ("dcgmExporter.config", {"name": "there"}, "dcgm-exporter", "dcgm-metrics.csv"),
+        ("migManager.config", {"name": "there"}, "mig-manager", "config.yaml"),
+        ("migManager.gpuClientsConfig", {"name": "there"}, "mig-manager", "clients.yaml"),
+        ("driver.virtualTopology", {"config": "there"}, "driver", "nvidia-topologyd.conf"),
+        ("driver.licensingConfig", {"configMapName": "there"}, "driver", "gridd.conf"),
+        ("devicePlugin.config", {"name": "there", "default": "eight"}, "device-plugin", "eight"),
+    ],
+)
+def test_a_config_map_without_the_key_that_is_read_holds_its_reader_back(
+    field: str, value: Any, operand: str, key: str
+) -> None:
+    block, _, name = field.partition(".")
+    existing = {**NOTHING, "ConfigMap": {"there"}}
+
+    found = refused(planned(existing, {"there": {"other": "text"}}, **{block: {name: value}}))
+
+    assert f"the ConfigMap gpu-operator/there, which spec.{field}" in found[operand]
+    assert f"has no key {key}" in found[operand]
+    assert refused(planned(existing, {"there": {key: "text"}}, **{block: {name: value}})) == {}
+
+
+def test_of_a_secrets_keys_nothing_is_known() -> None:
+    existing = {**NOTHING, "Secret": {"there"}, "ConfigMap": {"there"}}
+    driver = {"licensingConfig": {"secretName": "there", "nlsEnabled": True}}
+
+    assert refused(planned(existing, {"there": {"other": "text"}}, driver=driver)) == {}
+
+
 def test_a_priority_class_is_everybodys_and_the_node_agent_keeps_its_account() -> None:
     plan = planned(NOTHING, daemonsets={"priorityClassName": "absent"})
 
@@ -122,4 +153,4 @@ def test_optional_sources_are_no_references() -> None:
     found = references_of({"spec": {"template": {"spec": pod}}})
 
     secrets = {Reference("Secret", name) for name in "ace"}
-    assert found == {*secrets, Reference("ConfigMap", "d")}
+    assert found == {*secrets, Reference("Secret", "c", "k"), Reference("ConfigMap", "d")}

@@ -56,6 +56,44 @@ def test_drivers_are_listed_one_for_each_operating_system() -> None:
     assert drivers == {f"{DRIVER}-ubuntu22.04", f"{DRIVER}-rhel9.4"}
 
 
+def unlabelled(os_image: str, kernel: str = "5.15.0-130-generic") -> str:
+    info = {"osImage": os_image, "kernelVersion": kernel}
+    return yaml.safe_dump(
+        {"items": [{"kind": "Node", "metadata": {"name": "new"}, "status": {"nodeInfo": info}}]}
+    )
+
+
+@pytest.mark.parametrize(
+    ("os_image", "tag"),
+    [
+        ("Ubuntu 22.04.5 LTS", "ubuntu22.04"),
+        ("Red Hat Enterprise Linux 9.4 (Plow)", "rhel9.4"),
+        ("Red Hat Enterprise Linux 10.0 (Coughlan)", "rhel10"),
+        ("Rocky Linux 9.5 (Blue Onyx)", "rocky9"),
+        ("SUSE Linux Enterprise Server 15 SP6", "sles15.6"),
+        ("Debian GNU/Linux 12 (bookworm)", "debian12"),
+    ],
+)
+def test_before_the_first_label_the_kubelet_says_which_driver_image_will_be_pulled(
+    os_image: str, tag: str
+) -> None:
+    pulled, remarks = images_of(POLICY, unlabelled(os_image))
+    assert [each.image for each in pulled if "/driver:" in each.image] == [f"{DRIVER}-{tag}"]
+    assert any("1 node without any label" in remark for remark in remarks)
+
+
+def test_before_the_first_label_a_precompiled_driver_is_that_of_the_kernel() -> None:
+    precompiled = POLICY.replace("{version: 570.86.10}", '{version: "570", usePrecompiled: true}')
+    pulled, _ = images_of(precompiled, unlabelled("Ubuntu 22.04.5 LTS"))
+    assert "nvcr.io/nvidia/driver:570-5.15.0-130-generic-ubuntu22.04" in {each.image for each in pulled}
+
+
+def test_an_operating_system_that_nobody_knows_leads_to_no_driver_image() -> None:
+    pulled, remarks = images_of(POLICY, unlabelled("Garden Linux 1592"))
+    assert [each.image for each in pulled if "/driver:" in each.image] == []
+    assert any("driver is left out" in remark for remark in remarks)
+
+
 def test_our_own_image_is_listed_once_with_all_who_run_it() -> None:
     pulled, _ = images_of(POLICY, UBUNTU, own_image="registry.example.com/team/gpuready:0.1.0")
     own = [each for each in pulled if each.flavour == "gpuready"]

@@ -17,6 +17,7 @@ from gpuready.cli import main
 from gpuready.controller.policy.plan import key_of
 from gpuready.kube.apply import with_digest
 from gpuready.kube.errors import error_of
+from gpuready.tools.files import beside_in
 from gpuready.tools.plan import look as looks
 from gpuready.tools.plan import pods
 from gpuready.tools.plan.forecast import Fate, Forecast, PodFate, Trouble
@@ -260,6 +261,135 @@ def test_while_the_original_operator_leads_nothing_happens_and_that_is_said() ->
     assert not any("gpu-operator-7d9" in remark for remark in ours.remarks)
 
 
+# --- what pods refer to, and what stands in the way -------------------------------------------------------
+
+NONE: Mapping[str, set[str]] = {"ConfigMap": set(), "Secret": set(), "PriorityClass": set()}
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"devicePlugin": {"imagePullSecrets": ["gone"]}}, "there is no Secret gpu-operator/gone"),
+        ({"daemonsets": {"priorityClassName": "gone"}}, "there is no PriorityClass gone"),
+        ({"gpuready": {"certConfig": {"name": "gone"}}}, "there is no ConfigMap gpu-operator/gone"),
+    ],
+)
+def test_what_pods_would_miss_is_told_beforehand(spec: Object, said: str) -> None:
+    _, look = cluster()
+
+    forecast = foresee(policy(**spec), replace(look, existing=NONE))
+
+    (refused,) = (line for line in forecast.refused if line.name == "device-plugin")
+    assert said in refused.refused
+    assert forecast.of_fate(Fate.PRUNED) == [], "what runs stays"
+
+
+def test_the_node_agents_refusal_is_told_too() -> None:
+    _, look = cluster()
+
+    forecast = foresee(policy(daemonsets={"priorityClassName": "gone"}), replace(look, existing=NONE))
+
+    assert "there is no PriorityClass gone" in forecast.agent_refused[0]
+    assert "refuse  node-agent  there is no PriorityClass gone" in text_of(forecast)
+    assert not [pod for pod in forecast.pods if pod.fate is PodFate.STOPS]
+
+
+def test_a_key_that_a_config_map_does_not_have_is_told_beforehand() -> None:
+    _, look = cluster()
+    config: Object = {"kind": "ConfigMap", "metadata": {"name": "ca"}, "data": {"other": "text"}}
+    there = replace(look, configmaps={"ca": config}, existing={**NONE, "ConfigMap": {"ca"}})
+
+    forecast = foresee(policy(gpuready={"certConfig": {"name": "ca"}}), there)
+
+    (refused,) = (line for line in forecast.refused if line.name == "device-plugin")
+    assert "has no key ca-bundle.crt" in refused.refused
+
+
+def test_what_stands_in_the_policys_file_counts_as_there() -> None:
+    _, look = cluster()
+    raw = policy(gpuready={"certConfig": {"name": "ca"}}, daemonsets={"priorityClassName": "mine"})
+    beside = [
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ca"}, "data": {"ca-bundle.crt": "x"}},
+        {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "mine"}},
+    ]
+    text = "\n---\n".join(json.dumps(each) for each in (*beside, raw))
+
+    forecast = foresee(raw, replace(look, existing=NONE).with_beside(beside_in(text, "gpu-operator")))
+
+    assert forecast.refused == ()
+    assert forecast.agent_refused[0] == ""
+
+
+def test_somebody_elses_object_where_ours_should_be_is_told_beforehand_and_nothing_follows_from_it() -> None:
+    raw, look = cluster()
+    (ours,) = (obj for obj in look.owned if key_of(obj)[::2] == ("DaemonSet", PLUGIN))
+    theirs = json.loads(json.dumps(ours))
+    theirs["metadata"] = {"name": PLUGIN, "namespace": "gpu-operator", "uid": "x"}
+    theirs["metadata"]["managedFields"] = [{"manager": "kubectl-create", "operation": "Update"}]
+    theirs["spec"]["template"]["spec"]["containers"][0]["image"] = "theirs:1"
+    rest = [obj for obj in look.owned if obj is not ours]
+
+    forecast = foresee(raw, replace(look, owned=rest, foreign=[theirs]))
+
+    (obstacle,) = forecast.obstacles
+    assert (obstacle.kind, obstacle.name, obstacle.operand) == ("DaemonSet", PLUGIN, "device-plugin")
+    assert "that gpuready has not made" in obstacle.message
+    assert "delete or rename" in obstacle.next_step
+    assert forecast.objects == ()
+    assert [pod for pod in forecast.pods if pod.daemonset == PLUGIN] == []
+    assert forecast.says_something
+    assert f"refuse  device-plugin DaemonSet {PLUGIN}" in text_of(forecast)
+
+
+def test_a_strangers_object_that_says_the_same_is_left_as_it_is() -> None:
+    raw, look = cluster()
+    (ours,) = (obj for obj in look.owned if obj["kind"] == "RuntimeClass" and key_of(obj)[2] == "nvidia")
+    theirs = {**ours, "metadata": {"name": "nvidia", "uid": "x"}}
+    rest = [obj for obj in look.owned if obj is not ours]
+
+    forecast = foresee(raw, replace(look, owned=rest, foreign=[theirs]))
+
+    assert (forecast.objects, forecast.obstacles) == ((), ())
+
+
+# --- nodes from a file ------------------------------------------------------------------------------------
+
+
+def test_a_host_that_is_labelled_as_having_a_driver_gets_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine = gpu_machine(**{names.DEPLOY_DRIVER: names.DRIVER_PRE_INSTALLED, names.GPU_PRESENT: "true"})
+    note = json.dumps({names.DEPLOY_DRIVER: names.DRIVER_PRE_INSTALLED, names.GPU_PRESENT: "true"})
+    machine["metadata"]["annotations"] = {names.CONTROLLER_LABELS_ANNOTATION: note}
+    listed = json.dumps({"kind": "NodeList", "items": [{"kind": "Node", **machine}]})
+    typed = files(tmp_path, policy(driver={"enabled": True}), listed)
+
+    main([*typed, "-o", "json"])
+    planned = json.loads(capsys.readouterr().out)
+
+    driver = next(row for row in planned["operands"] if row["name"] == "driver")
+    assert driver["images"] == []
+    assert all(names.DEPLOY_DRIVER not in row["labels"] for row in planned["nodeLabels"])
+
+
+@pytest.mark.parametrize("label", [None, "true", "false", names.DRIVER_PRE_INSTALLED, "paused-for-upgrade"])
+def test_plan_and_images_speak_of_the_same_images(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], label: str | None
+) -> None:
+    labels = {names.DEPLOY_DRIVER: label} if label else {}
+    machines = [gpu_machine("a", **labels), gpu_machine("b", **{names.OS_VERSION_LABEL: "24.04"})]
+    listed = json.dumps({"kind": "NodeList", "items": [{"kind": "Node", **each} for each in machines]})
+    asked = policy(driver={"enabled": True, "repoConfig": {"configMapName": "mine"}})
+    typed = files(tmp_path, asked, listed)
+
+    main([*typed, "-o", "json"])
+    planned = {image for row in json.loads(capsys.readouterr().out)["operands"] for image in row["images"]}
+    main(["images", *typed[1:], "-o", "names"])
+    pulled = set(capsys.readouterr().out.split())
+
+    assert planned == pulled
+
+
 # --- objects ----------------------------------------------------------------------------------------------
 
 
@@ -332,6 +462,9 @@ class Lists:
 
     async def list(self, resource: Any, namespace: Any = None, label_selector: str = "") -> Any:
         return self._by_plural.get(resource.plural, []), "1"
+
+    async def list_metadata(self, resource: Any, namespace: Any = None, label_selector: str = "") -> Any:
+        return (await self.list(resource))[0]
 
     async def get(self, resource: Any, name: str, namespace: Any = None) -> Object:
         raise error_of(404, {"message": name, "reason": "NotFound"})

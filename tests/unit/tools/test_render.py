@@ -107,6 +107,22 @@ def test_a_file_of_another_kind_is_refused_in_words(policy, nodes, mentions):
     assert mentions in str(refused.value)
 
 
+def test_a_config_map_beside_the_policy_is_the_one_that_it_names():
+    config = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: site-ca}\ndata: {site.crt: text}\n---\n"
+    policy = POLICY.replace("{version: 570.86.10}", "{version: 570.86.10, certConfig: {name: site-ca}}")
+    result = rendered(config + policy, NODES, "gpu-operator")
+    assert "mountPath: /usr/local/share/ca-certificates/site.crt" in result.yaml
+    assert not any("site-ca" in remark for remark in result.remarks)
+
+
+def test_a_config_map_of_another_namespace_is_not_the_one_that_is_named():
+    meta = "metadata: {name: site-ca, namespace: web}"
+    config = f"apiVersion: v1\nkind: ConfigMap\n{meta}\ndata: {{site.crt: text}}\n---\n"
+    policy = POLICY.replace("{version: 570.86.10}", "{version: 570.86.10, certConfig: {name: site-ca}}")
+    result = rendered(config + policy, NODES, "gpu-operator")
+    assert "site.crt" not in result.yaml
+
+
 def test_a_config_map_that_is_not_seen_is_not_missing():
     policy = POLICY.replace("{version: 570.86.10}", "{version: 570.86.10, certConfig: {name: site-ca}}")
     result = rendered(policy, NODES, "gpu-operator")

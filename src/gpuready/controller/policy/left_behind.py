@@ -22,19 +22,20 @@ Object = Mapping[str, Any]
 
 def left_behind(
     there: Iterable[Object], policies: Collection[str], policy: ClusterPolicy, view: ClusterView, plan: Plan
-) -> list[Object]:
-    """What goes, last operand first, DaemonSets before what they use.
+) -> list[tuple[str, Object]]:
+    """(operand, its object): what goes, last operand first, DaemonSets before what they use.
 
     there      objects without our label, or their metadata with apiVersion and kind
     policies   uids of the cluster's ClusterPolicies: whom the original's objects belong to
     """
     made = {key_of(obj): obj for obj in there if is_originals(obj, policies)}
-    unwanted: list[Object] = []
+    unwanted: list[tuple[str, Object]] = []
     for operand in reversed(registry.OPERANDS):
         planned = next((each for each in plan.operands if each.operand.name == operand.name), None)
         if planned is not None and planned.refusal is None:
             keys = _names_of(operand, policy, view) - plan.keys
-            unwanted += _daemonsets_first([made[key] for key in made if key in keys], planned)
+            found = _daemonsets_first([made[key] for key in made if key in keys], planned)
+            unwanted += [(operand.name, obj) for obj in found]
     return unwanted
 
 

@@ -283,7 +283,8 @@ class PolicyLoop(Loop):
                 return {"objects of the original operator": exc}
         if not self._originals:
             return {}
-        return await self._delete(left_behind(self._originals, uids, policy, self._view(), plan))
+        found = left_behind(self._originals, uids, policy, self._view(), plan)
+        return await self._delete([obj for _, obj in found])
 
     async def _find_originals(self, policies: Collection[str]) -> list[Mapping[str, Any]]:
         """Asked once a term: nobody makes such objects while we lead. What we may not see stays."""

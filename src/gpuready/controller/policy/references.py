@@ -1,12 +1,13 @@
 """What pods refer to by name, and which of it is not there. Pure.
 
-A pod that names a missing ConfigMap, Secret or PriorityClass does not start, or is not even made. All of them
-are looked for in the finished objects, so that no field of the policy can be forgotten.
+A pod that names a missing ConfigMap, Secret or PriorityClass, or a key that its ConfigMap does not have, does
+not start, or is not even made. All of them are looked for in the finished objects, so that no field of the
+policy can be forgotten. What keys a Secret has is not looked at: the operator asks for no Secret's content.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +18,11 @@ CONFIG_MAP, SECRET, PRIORITY_CLASS = "ConfigMap", "Secret", "PriorityClass"
 
 @dataclass(frozen=True, order=True)
 class Reference:
+    """key: of which this one is needed, "" = only the object."""
+
     kind: str
     name: str
+    key: str = ""
 
     @property
     def is_built_in(self) -> bool:
@@ -44,16 +48,26 @@ def find_missing(
     made   (kind, name) of what is about to be made
     """
     named = {reference for obj in objects for reference in references_of(obj)}
-    missing = [
-        each
-        for each in sorted(named)
-        if each.name not in view.existing.get(each.kind, (each.name,)) and (each.kind, each.name) not in made
-    ]
+    asked = [each for each in sorted(named) if (each.kind, each.name) not in made]
+    absent = {(each.kind, each.name) for each in asked if not _is_there(each, view)}
+    missing = [each for each in asked if (each.kind, each.name) in absent and not each.key]
+    missing += [each for each in asked if (each.kind, each.name) not in absent and not _has_key(each, view)]
     if not missing:
         return None
     said = "; ".join(_said(each, spec, view.namespace) for each in missing)
     step = _next_step(missing[0], view.namespace)
     return Refusal(REFERENCE_MISSING, f"{said}. What runs is left as it is", step)
+
+
+def _is_there(reference: Reference, view: ClusterView) -> bool:
+    """Of a kind that we may not see, everything is."""
+    return reference.name in view.existing.get(reference.kind, (reference.name,))
+
+
+def _has_key(reference: Reference, view: ClusterView) -> bool:
+    if not reference.key or reference.kind != CONFIG_MAP or CONFIG_MAP not in view.existing:
+        return True
+    return reference.key in view.configs.get(reference.name, (reference.key,))
 
 
 def _references(pod: Mapping[str, Any]) -> Iterator[Reference]:
@@ -69,6 +83,7 @@ def _references(pod: Mapping[str, Any]) -> Iterator[Reference]:
         for variable in container.get("env") or ():
             source = variable.get("valueFrom") or {}
             yield from _named(source.get("configMapKeyRef"), source.get("secretKeyRef"))
+        yield from _files_read(container, pod.get("volumes") or ())
 
 
 def _of_sources(sources: Iterable[Mapping[str, Any]]) -> Iterator[Reference]:
@@ -79,13 +94,44 @@ def _of_sources(sources: Iterable[Mapping[str, Any]]) -> Iterator[Reference]:
 def _named(config_map: Mapping[str, Any] | None, secret: Mapping[str, Any] | None) -> Iterator[Reference]:
     for kind, row in ((CONFIG_MAP, config_map), (SECRET, secret)):
         if row and not row.get("optional"):
-            yield Reference(kind, row.get("name") or row.get("secretName") or "")
+            name = row.get("name") or row.get("secretName") or ""
+            keys = [row.get("key"), *(item["key"] for item in row.get("items") or ())]
+            yield Reference(kind, name)
+            yield from (Reference(kind, name, key) for key in keys if key)
+
+
+# The original's config manager ends when the file of this name is not in that directory.
+_CHOICE, _CHOICES = "DEFAULT_CONFIG", "CONFIG_FILE_SRCDIR"
+
+
+def _files_read(container: Mapping[str, Any], volumes: Sequence[Mapping[str, Any]]) -> Iterator[Reference]:
+    """Keys that a container mounts as one file, or whose file a variable of it names."""
+    whole = {
+        volume["name"]: volume["configMap"]["name"]
+        for volume in volumes
+        if "configMap" in volume and not volume["configMap"].get("items")
+    }
+    env = {each["name"]: str(each.get("value") or "") for each in container.get("env") or ()}
+    values = [*env.values(), f"{env.get(_CHOICES)}/{env.get(_CHOICE)}" if env.get(_CHOICE) else ""]
+    for mount in container.get("volumeMounts") or ():
+        config = whole.get(mount["name"])
+        if config is None:
+            continue
+        if key := mount.get("subPath"):
+            yield Reference(CONFIG_MAP, config, key)
+            continue
+        inside = f"{mount['mountPath'].rstrip('/')}/"
+        for value in values:
+            if value.startswith(inside) and "/" not in value.removeprefix(inside):
+                yield Reference(CONFIG_MAP, config, value.removeprefix(inside))
 
 
 def _said(reference: Reference, spec: Mapping[str, Any], namespace: str) -> str:
     where = "" if reference.kind == PRIORITY_CLASS else f"{namespace}/"
     fields = ", ".join(_fields_naming(reference.name, spec, "spec"))
     which = f", which {fields} names" if fields else ""
+    if reference.key:
+        return f"the {reference.kind} {where}{reference.name}{which}, has no key {reference.key}"
     return f"there is no {reference.kind} {where}{reference.name}{which}"
 
 
@@ -102,6 +148,8 @@ def _fields_naming(name: str, value: Any, path: str) -> Iterator[str]:
 
 def _next_step(reference: Reference, namespace: str) -> str:
     kind, name = reference.kind, reference.name
+    if reference.key:
+        return f"kubectl edit configmap -n {namespace} {name}, or correct the policy"
     if kind == PRIORITY_CLASS:
         return f"kubectl create priorityclass {name} --value=VALUE, or correct the policy"
     if kind == SECRET:

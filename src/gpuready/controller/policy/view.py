@@ -40,14 +40,15 @@ def view_of(
         gpu_nodes=tuple(facts_of(node) for node in ordered if is_gpu_node(node.metadata.labels)),
         nfd_present=any(is_labelled_by_nfd(node) for node in ordered),
         base_driver_pool=labels.get(POOL_LABEL, ""),
-        configs={config["metadata"]["name"]: _files_of(config) for config in configs},
+        configs={config["metadata"]["name"]: files_of(config) for config in configs},
         existing=existing or {},
         service_monitors=service_monitors,
         images=images or {},
     )
 
 
-def _files_of(config: Mapping[str, Any]) -> dict[str, str]:
+def files_of(config: Mapping[str, Any]) -> dict[str, str]:
+    """Key -> text of a ConfigMap."""
     return {**(config.get("binaryData") or {}), **(config.get("data") or {})}
 
 

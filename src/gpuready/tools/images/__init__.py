@@ -44,15 +44,16 @@ class Pulled:
 def images_of(policy_text: str, nodes_text: str, own_image: str = "") -> tuple[list[Pulled], tuple[str, ...]]:
     """The images in order of their first use, and what a reader should know.
 
-    nodes_text   a NodeList; drivers come one for each operating system among the nodes
+    nodes_text   a NodeList; drivers come one for each operating system among the nodes, also of nodes that
+                 nobody has labelled yet
     own_image    the operator's image; "" = of this release, in the policy's registry
     raises       PolicyError and UsageError as `rendered`
     """
-    with_mirror = rendered(policy_text, nodes_text, names.OPERATOR_NAMESPACE)
+    with_mirror = rendered(policy_text, nodes_text, names.OPERATOR_NAMESPACE, suppose_gpus=True)
     registry = _registry_of(policy_text)
     own = own_image or (f"{registry.rstrip('/')}/{_RENDERED_OWN}" if registry else _RENDERED_OWN)
     found = [(_RENDERED_OWN, "operator: the operator itself"), *_uses(with_mirror.yaml)]
-    sources = [(_RENDERED_OWN, ""), *_uses(rendered(*_without_mirror(policy_text, nodes_text)).yaml)]
+    sources = [(_RENDERED_OWN, ""), *_uses(_without_mirror(policy_text, nodes_text))]
     uses: dict[tuple[str, str], list[str]] = {}
     for (image, use), (source, _) in zip(found, sources, strict=True):
         uses.setdefault((image, source), []).append(use)
@@ -85,12 +86,13 @@ def _registry_of(policy_text: str) -> str:
     return str(_site_of(policy_in(policy_text)).get("registry") or "")
 
 
-def _without_mirror(policy_text: str, nodes_text: str) -> tuple[str, str, str]:
-    """The arguments for `rendered` in a world without mirrors."""
+def _without_mirror(policy_text: str, nodes_text: str) -> str:
+    """What is rendered in a world without mirrors."""
     raw = policy_in(policy_text)
     site = {key: value for key, value in _site_of(raw).items() if key != "registry"}
     spec = {**(raw.get("spec") or {}), "gpuready": site}
-    return dump_yaml({**raw, "spec": spec}), nodes_text, names.OPERATOR_NAMESPACE
+    bare = dump_yaml({**raw, "spec": spec})
+    return rendered(bare, nodes_text, names.OPERATOR_NAMESPACE, suppose_gpus=True).yaml
 
 
 def _site_of(raw: Object) -> dict[str, Any]:

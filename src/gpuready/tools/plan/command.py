@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpuready.kube.client import KubeClient
-from gpuready.tools.files import nodes_in, policy_in
+from gpuready.tools.files import Beside, beside_in, nodes_in, policy_in
 from gpuready.tools.plan import look as looks
 from gpuready.tools.plan.forecast import Forecast
 from gpuready.tools.plan.foresee import foresee, wanted_objects
@@ -34,21 +34,26 @@ def run(
     nodes_text   None looks at the cluster; else nothing but these nodes is there
     raises       GPUReadyError when it cannot look (the command line makes exit status 2 of it)
     """
-    raw = policy_in(policy_text)
+    raw, beside = policy_in(policy_text), beside_in(policy_text, namespace)
     if nodes_text is not None:
-        seen = looks.offline(nodes_in(nodes_text), namespace, image)
+        seen = looks.offline(nodes_in(nodes_text), namespace, image).with_beside(beside)
     else:
-        seen = asyncio.run(_look(raw, namespace, image, kubeconfig, context))
+        seen = asyncio.run(_look(raw, beside, namespace, image, kubeconfig, context))
     forecast = foresee(raw, seen)
     sys.stdout.write(_printed(forecast, output) + "\n")
     return SOMETHING if forecast.says_something else NOTHING
 
 
 async def _look(
-    raw: Mapping[str, Any], namespace: str, image: str, kubeconfig: str | None, context: str | None
+    raw: Mapping[str, Any],
+    beside: Beside,
+    namespace: str,
+    image: str,
+    kubeconfig: str | None,
+    context: str | None,
 ) -> Look:
     async with KubeClient.auto(kubeconfig, context, user_agent="gpuready-cli") as client:
-        seen = await looks.gather(client, namespace, image)
+        seen = (await looks.gather(client, namespace, image)).with_beside(beside)
         return await looks.with_foreign(client, seen, wanted_objects(raw, seen))
 
 

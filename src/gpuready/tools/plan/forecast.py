@@ -31,7 +31,7 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True)
 class ObjectChange:
-    """why: "desired changed", "repaired", "taken over": as the operator's log says it."""
+    """why: "desired changed", "repaired", "taken over": as the operator's log says it; "left behind"."""
 
     fate: Fate
     kind: str
@@ -59,6 +59,21 @@ class ObjectChange:
             "why": self.why,
             "fields": [each.to_json() for each in self.fields],
         }
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """An object of somebody else where one of ours should be: it stays, and its operand is not ready."""
+
+    kind: str
+    name: str
+    operand: str
+    message: str
+    next_step: str
+
+    def to_json(self) -> Row:
+        row = {"kind": self.kind, "name": self.name, "operand": self.operand}
+        return {**row, "message": self.message, "nextStep": self.next_step}
 
 
 @dataclass(frozen=True)
@@ -153,6 +168,8 @@ class Forecast:
 
     ignored_for   the older policy that stays in force instead, "" when this one counts
     problems      why the policy is not followed at all
+    obstacles     objects of others where ours should be
+    agent_refused why the node agent's DaemonSet is left as it is, with the next step
     remarks       what cannot be known beforehand
     """
 
@@ -168,6 +185,8 @@ class Forecast:
     no_effect: tuple[str, ...] = ()
     unknown_fields: tuple[str, ...] = ()
     not_implemented: tuple[str, ...] = ()
+    obstacles: tuple[Obstacle, ...] = ()
+    agent_refused: tuple[str, str] = ("", "")
     remarks: tuple[str, ...] = field(default=())
 
     @property
@@ -181,7 +200,8 @@ class Forecast:
     @property
     def says_something(self) -> bool:
         """Changes, or a text that is not followed as it stands."""
-        return self.changes_something or bool(self.problems or self.refused or self.ignored_for)
+        hindered = self.problems or self.refused or self.obstacles or self.agent_refused[0]
+        return self.changes_something or bool(hindered or self.ignored_for)
 
     def count(self, fate: PodFate) -> int:
         return Counter(pod.fate for pod in self.pods)[fate]
@@ -195,6 +215,8 @@ class Forecast:
             "ignoredFor": self.ignored_for,
             "problems": list(self.problems),
             "operands": [line.to_json() for line in self.operands],
+            "obstacles": [each.to_json() for each in self.obstacles],
+            "agentRefused": self.agent_refused[0],
             "objects": {str(fate): [obj.to_json() for obj in self.of_fate(fate)] for fate in Fate},
             "nodeLabels": [each.to_json() for each in self.labels],
             "gpuNodes": [each.to_json() for each in self.gpu_nodes],

@@ -7,6 +7,7 @@ objects it leads to, which labels and GPUNodes, are answers of the controller's 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -21,17 +22,20 @@ from gpuready.controller.nodes.asked import Asked
 from gpuready.controller.nodes.desired import ConfigSource
 from gpuready.controller.policy import pruning
 from gpuready.controller.policy.active import ActivePolicy, active_of, ignored_of, under_outdated_schemas
-from gpuready.controller.policy.plan import Plan, plan_of
-from gpuready.controller.policy.view import view_of
+from gpuready.controller.policy.left_behind import left_behind
+from gpuready.controller.policy.plan import Plan, key_of, plan_of
+from gpuready.controller.policy.view import named_configs, view_of
 from gpuready.controller.schemas import problem_of
 from gpuready.kube.lease import Record
 from gpuready.kube.trimmed import Pod, decode_pod
+from gpuready.operands.contract import ClusterView
 from gpuready.operands.driver.pools import BASE_NAME
 from gpuready.operands.node_agent import manifest as node_agent
 from gpuready.tools.plan import nodes, objects, pods
 from gpuready.tools.plan.forecast import Forecast, OperandLine
 from gpuready.tools.plan.look import Look, decoded
 from gpuready.tools.plan.nodes import Outlook, Surroundings
+from gpuready.tools.plan.objects import ObjectsOutlook
 
 Object = Mapping[str, Any]
 # A policy that does not exist yet is younger than every one that does.
@@ -59,7 +63,8 @@ def wanted_objects(raw: Object, look: Look) -> list[dict[str, Any]]:
     if active.policy is None or active.name != raw["metadata"]["name"]:
         return []
     around = _surroundings(active.policy, look)
-    return _plan(active, active.policy, ignored_of(policies), look, _settled(around, look)).objects
+    view = _view(active.policy, look, _settled(around, look))
+    return plan_of(active, active.policy, view, ignored_of(policies)).objects
 
 
 def _active(policies: Sequence[Object], look: Look) -> ActivePolicy:
@@ -87,33 +92,37 @@ def _followed(
 ) -> Forecast:
     around = _surroundings(policy, look)
     outlooks = _settled(around, look)
-    plan = _plan(active, policy, heirs, look, outlooks)
-    changed = objects.changes_of(plan, look)
-    sets = _daemonsets(plan, look, {each.name for each in changed if each.changes_pods})
-    moved = pods.pod_changes(sets, _labelled(look.nodes, outlooks), look.pods)
-    found = {each["metadata"]["name"]: each for each in plan.objects if each["kind"] == "DaemonSet"}
+    view = _view(policy, look, outlooks)
+    plan = plan_of(active, policy, view, heirs)
+    uids = {each["metadata"]["uid"] for each in look.policies}
+    left = left_behind(look.originals, uids, policy, view, plan)
+    changed = objects.outlook_of(plan, look, left)
+    sets = _daemonsets(plan, look, changed, left)
+    moved = pods.pod_changes(sets, _labelled(look.nodes, outlooks), look.own_pods)
+    found = {each.name: each.desired for each in sets if each.desired is not None}
     wishes = [nodes.gpu_node_change(each, around, found.get) for each in outlooks]
+    refusal = plan.agent_refusal
     return Forecast(
         policy=active.name,
         operands=tuple(_operand_lines(plan)),
-        objects=tuple(changed),
+        objects=changed.changes,
         labels=tuple(change for each in outlooks for change in each.changes),
         gpu_nodes=tuple(each for each in wishes if each),
         pods=tuple(moved),
-        workloads=tuple(pods.workloads_reached(moved, sets, look.pods)),
+        workloads=tuple(pods.workloads_reached(moved, sets, look.own_pods, look.pods)),
         no_effect=plan.without_effect,
         unknown_fields=unknown,
         not_implemented=plan.not_implemented,
+        obstacles=changed.obstacles,
+        agent_refused=(refusal.message, refusal.next_step) if refusal else ("", ""),
         remarks=tuple(_remarks(policy, look, outlooks)),
     )
 
 
 def _surroundings(policy: ClusterPolicy, look: Look) -> Surroundings:
     by_node: dict[str, list[Pod]] = {}
-    for pod in look.pods:
-        meta = pod["metadata"]
-        ours = meta.get("namespace") == look.namespace
-        if ours and (meta.get("labels") or {}).get(names.OPERAND_LABEL) == pods.DRIVER:
+    for pod in look.own_pods:
+        if (pod["metadata"].get("labels") or {}).get(names.OPERAND_LABEL) == pods.DRIVER:
             read = decode_pod(msgspec.json.encode(pod))
             by_node.setdefault(read.node_name, []).append(read)
     # Where nobody can look, a host without a driver is the likeliest; `_remarks` says so.
@@ -141,25 +150,35 @@ def _settled(around: Surroundings, look: Look) -> list[Outlook]:
     ]
 
 
-def _plan(
-    active: ActivePolicy, policy: ClusterPolicy, heirs: list[Object], look: Look, outlooks: list[Outlook]
-) -> Plan:
+def _view(policy: ClusterPolicy, look: Look, outlooks: Sequence[Outlook]) -> ClusterView:
     view = view_of(
         [each.node for each in outlooks],
         namespace=look.namespace,
         own_image=look.image,
         base_driver=look.find_live(("DaemonSet", look.namespace, BASE_NAME)),
         configs=look.configmaps.values(),
+        existing=look.existing,
         service_monitors=look.serves_service_monitors,
         images=look.images,
     )
-    return plan_of(active, policy, view, heirs)
+    if not look.offline:
+        return view
+    # Not seen is not missing, as `gpuready render` has it.
+    unseen: dict[str, Mapping[str, str]] = {name: {} for name in named_configs(policy)}
+    monitors = policy.spec.dcgm_exporter.service_monitor.enabled
+    return replace(view, configs=unseen | dict(view.configs), service_monitors=monitors)
 
 
-def _daemonsets(plan: Plan, look: Look, renewed: set[str]) -> list[pods.DaemonSetOutlook]:
-    pruned = pruning.surplus(look.owned, plan.keys, plan.refused)
-    kept = [obj for obj in look.owned if pruning.operand_of(obj) in plan.refused]
-    return pods.daemonset_outlooks(plan.objects, kept, pruned, renewed)
+def _daemonsets(
+    plan: Plan, look: Look, changed: ObjectsOutlook, left: Sequence[tuple[str, Object]]
+) -> list[pods.DaemonSetOutlook]:
+    """Whoever is in the way stays as he is, and so do the pods of what we cannot run as asked."""
+    pruned = [(pruning.operand_of(obj), obj) for obj in pruning.surplus(look.owned, plan.keys, plan.refused)]
+    refused = {*plan.refused, *([node_agent.NAME] if plan.agent_refusal else [])}
+    kept = [obj for obj in look.owned if pruning.operand_of(obj) in refused and key_of(obj) not in plan.keys]
+    occupied = {(each.kind, each.name) for each in changed.obstacles}
+    planned = [obj for obj in plan.objects if key_of(obj)[::2] not in occupied]
+    return pods.daemonset_outlooks(planned, kept, [*pruned, *left], changed.renewed)
 
 
 def _labelled(raw_nodes: Sequence[Object], outlooks: Sequence[Outlook]) -> list[Object]:
@@ -190,7 +209,7 @@ def _operand_lines(plan: Plan) -> list[OperandLine]:
 
 def _remarks(policy: ClusterPolicy, look: Look, outlooks: Sequence[Outlook]) -> list[str]:
     gpus = [each for each in outlooks if each.has_gpus]
-    looked = pods.nodes_by_daemonset(look.pods).get(node_agent.DAEMONSET, {})
+    looked = pods.nodes_by_daemonset(look.own_pods).get(node_agent.DAEMONSET, {})
     unseen = [each for each in outlooks if not (each.has_gpus or each.is_labelled or each.name in looked)]
     remarks = []
     if look.lease and is_originals(leader := Record(look.lease)):

@@ -6,7 +6,7 @@ Only GET requests are sent. Without a cluster, nodes come from a file and nothin
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -29,12 +29,15 @@ from gpuready.kube.resources import (
     LEASES,
     NODES,
     PODS,
+    PRIORITY_CLASSES,
+    SECRETS,
     SERVICE_MONITORS,
     Resource,
     resource_of,
 )
 from gpuready.kube.trimmed import Node, decode_node
 from gpuready.operands.node_agent import manifest as node_agent
+from gpuready.tools.files import Beside
 
 Object = dict[str, Any]
 OWN_IMAGE = f"{names.OWN_IMAGE}:{names.VERSION}"
@@ -46,6 +49,8 @@ class Look:
 
     owned       objects with an operand's label; foreign: objects without it that have the name of one of ours
     gpu_nodes   by name: the summary that the controller decides on; devices: what their status says of GPUs
+    originals   metadata of objects without an operand's label, which the original may have made
+    existing    kind -> names of what pods may refer to; of a kind that is left out nothing is known
     pods        of the whole cluster, as they are
     crds        by name, those of our kinds and of ServiceMonitor
     image       that the operator gives to its own DaemonSets
@@ -64,6 +69,8 @@ class Look:
     configmaps: Mapping[str, Object] = field(default_factory=dict)
     owned: Sequence[Object] = ()
     foreign: Sequence[Object] = ()
+    originals: Sequence[Object] = ()
+    existing: Mapping[str, Collection[str]] = field(default_factory=dict)
     pods: Sequence[Object] = ()
     crds: Mapping[str, Object] = field(default_factory=dict)
     lease: Object | None = None
@@ -75,6 +82,16 @@ class Look:
 
     def find_live(self, key: Key) -> Object | None:
         return self._by_key.get(key)
+
+    @cached_property
+    def own_pods(self) -> list[Object]:
+        """Those of the operator's namespace."""
+        return [pod for pod in self.pods if pod["metadata"].get("namespace") == self.namespace]
+
+    def with_beside(self, beside: Beside) -> Look:
+        """As it is once what stands in the policy's file is applied too."""
+        existing = {kind: {*found, *beside.existing.get(kind, ())} for kind, found in self.existing.items()}
+        return replace(self, configmaps={**self.configmaps, **beside.configmaps}, existing=existing)
 
     @cached_property
     def _by_key(self) -> dict[Key, Object]:
@@ -96,6 +113,7 @@ async def gather(client: KubeClient, namespace: str, image: str = "") -> Look:
     image    the operator's own, "" = as its Deployment says, or the one that its node agent has
     raises   ApiError when the server cannot be reached or refuses
     """
+    originals, existing = await asyncio.gather(_unlabelled(client, namespace), _existing(client, namespace))
     deployments, policies, nodes, gpu_nodes, configmaps, pods, *owned = await asyncio.gather(
         _found(client, DEPLOYMENTS, namespace),
         _found(client, CLUSTER_POLICIES),
@@ -119,6 +137,8 @@ async def gather(client: KubeClient, namespace: str, image: str = "") -> Look:
         devices=devices,
         configmaps={obj["metadata"]["name"]: obj for obj in configmaps},
         owned=ours,
+        originals=originals,
+        existing={**existing, CONFIGMAPS.kind: {obj["metadata"]["name"] for obj in configmaps}},
         pods=pods,
         crds=await _crds(client),
         lease=await _find(client, LEASES, names.LEADER_LEASE, namespace),
@@ -178,6 +198,37 @@ async def _found(
     except NotFound:
         return []
     return items
+
+
+async def _unlabelled(client: KubeClient, namespace: str) -> list[Object]:
+    """Whatever of our kinds is not ours, in short; the operator looks for the original's among them."""
+    found = await asyncio.gather(
+        *(
+            _metadata(client, kind, namespace, f"!{names.OPERAND_LABEL}")
+            for kind in (*OWNED_KINDS, SERVICE_MONITORS)
+        )
+    )
+    return [obj for each in found for obj in each or ()]
+
+
+async def _existing(client: KubeClient, namespace: str) -> dict[str, set[str]]:
+    """Without the right to list a kind, nothing is known of it."""
+    kinds = (SECRETS, PRIORITY_CLASSES)
+    found = await asyncio.gather(*(_metadata(client, kind, namespace) for kind in kinds))
+    return {
+        kind.kind: {obj["metadata"]["name"] for obj in rows}
+        for kind, rows in zip(kinds, found, strict=True)
+        if rows is not None
+    }
+
+
+async def _metadata(
+    client: KubeClient, resource: Resource, namespace: str, labels: str = ""
+) -> list[Object] | None:
+    try:
+        return await client.list_metadata(resource, namespace if resource.namespaced else None, labels)
+    except (NotFound, Forbidden):
+        return None
 
 
 async def _crds(client: KubeClient) -> dict[str, Object]:

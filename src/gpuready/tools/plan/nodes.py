@@ -131,8 +131,9 @@ def gpu_node_change(
 
 def _operators_patch(node: Node, summary: GPUNodeSummary | None, around: Surroundings) -> Object:
     facts = facts_of(node, summary)
-    if not facts.driver_owner:
-        facts = LabelFacts(facts.labels, facts.annotations, around.assumed_driver)
+    if not facts.driver_owner and around.assumed_driver:
+        has_one = facts.labels.get(names.DEPLOY_DRIVER) == names.DRIVER_PRE_INSTALLED
+        facts = LabelFacts(facts.labels, facts.annotations, "host" if has_one else around.assumed_driver)
     patch = decide(facts, label_policy_of(around.asked.policy)) or {}
     found: Object = patch.get("metadata", {})
     return found

@@ -5,34 +5,58 @@ What counts as a change is decided where the operator decides it: kube/apply.py 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gpuready import names
 from gpuready.controller.policy import pruning
 from gpuready.controller.policy.plan import Plan, key_of
 from gpuready.controller.policy.pod_marks import without_new_mark
-from gpuready.kube.apply import Change, decide, with_digest
+from gpuready.kube.apply import Change, Occupied, decide, find_occupied, is_strangers, with_digest
 from gpuready.kube.compare import Difference, dropped
-from gpuready.tools.plan.forecast import Fate, Field, ObjectChange
+from gpuready.tools.plan.forecast import Fate, Field, ObjectChange, Obstacle
 from gpuready.tools.plan.look import Look
 
 Object = Mapping[str, Any]
 _DIGEST = f"metadata.annotations.{names.DIGEST_ANNOTATION}"
-TAKEN_OVER = str(Change.TAKEN_OVER)
+TAKEN_OVER, LEFT_BEHIND = str(Change.TAKEN_OVER), "left behind"
 
 
-def changes_of(plan: Plan, look: Look) -> list[ObjectChange]:
-    """In the order in which the operator applies, then what it prunes."""
-    found = [_applied(obj, look.find_live(key_of(obj))) for obj in plan.objects]
-    pruned = pruning.surplus(look.owned, plan.keys, plan.refused)
-    return [*(each for each in found if each), *(_change(Fate.PRUNED, obj) for obj in pruned)]
+@dataclass(frozen=True)
+class ObjectsOutlook:
+    """
+    changes     in the order in which the operator applies, then what it prunes
+    obstacles   objects of others that it does not write over
+    """
+
+    changes: tuple[ObjectChange, ...]
+    obstacles: tuple[Obstacle, ...]
+
+    @property
+    def renewed(self) -> set[str]:
+        return {each.name for each in self.changes if each.changes_pods}
 
 
-def _applied(obj: Object, live: Object | None) -> ObjectChange | None:
+def outlook_of(plan: Plan, look: Look, left_behind: Sequence[tuple[str, Object]]) -> ObjectsOutlook:
+    """`left_behind`: (operand, object) of the original that nobody wants."""
+    applied = [_applied(obj, look.find_live(key_of(obj))) for obj in plan.objects]
+    pruned = [_change(Fate.PRUNED, obj) for obj in pruning.surplus(look.owned, plan.keys, plan.refused)]
+    pruned += [
+        replace(_change(Fate.PRUNED, obj, LEFT_BEHIND), operand=operand) for operand, obj in left_behind
+    ]
+    return ObjectsOutlook(
+        changes=(*(each for each in applied if isinstance(each, ObjectChange)), *pruned),
+        obstacles=tuple(each for each in applied if isinstance(each, Obstacle)),
+    )
+
+
+def _applied(obj: Object, live: Object | None) -> ObjectChange | Obstacle | None:
     if live is None:
         return _change(Fate.CREATED, obj)
     marked = with_digest(without_new_mark(obj, live))
+    if is_strangers(marked, live):
+        return _obstacle(obj, find_occupied(marked, live))
     change, found = decide(marked, live)
     if change is Change.REPAIRED:
         # A field that is ours and differs all the same is the server's own spelling: it is left alone.
@@ -43,6 +67,14 @@ def _applied(obj: Object, live: Object | None) -> ObjectChange | None:
         return None
     why = TAKEN_OVER if _is_foreign(live) else str(change)
     return _change(Fate.CHANGED, obj, why, tuple(fields) or (_digest_field(marked, live),))
+
+
+def _obstacle(obj: Object, occupied: Occupied | None) -> Obstacle | None:
+    if occupied is None:
+        return None
+    kind, _, name = key_of(obj)
+    why = f"{occupied.what} ({occupied.why})"
+    return Obstacle(kind, name, pruning.operand_of(obj), why, occupied.next_step or "")
 
 
 def _is_foreign(live: Object) -> bool:

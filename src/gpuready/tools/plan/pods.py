@@ -52,12 +52,12 @@ def pod_changes(
 
 
 def nodes_by_daemonset(pods: Iterable[Object]) -> dict[str, dict[str, Object]]:
-    """DaemonSet -> node -> its pod there."""
+    """DaemonSet -> node -> its pod there; of the operator's namespace, or names would mean others."""
     found: dict[str, dict[str, Object]] = {}
     for pod in pods:
         meta = pod["metadata"]
         owners = [ref["name"] for ref in meta.get("ownerReferences") or () if ref.get("kind") == "DaemonSet"]
-        if owners and names.OPERAND_LABEL in (meta.get("labels") or {}) and not meta.get("deletionTimestamp"):
+        if owners and not meta.get("deletionTimestamp"):
             found.setdefault(owners[0], {})[node_of(pod)] = pod
     return found
 
@@ -65,11 +65,12 @@ def nodes_by_daemonset(pods: Iterable[Object]) -> dict[str, dict[str, Object]]:
 def workloads_reached(
     changes: Iterable[PodChange],
     sets: Iterable[DaemonSetOutlook],
+    own: Iterable[Object],
     pods: Sequence[Object],
 ) -> list[Workload]:
-    """Pods with GPUs on nodes whose driver goes, or waits for them to leave."""
+    """Pods with GPUs on nodes whose driver goes, or waits for them to leave. `own`: the operator's pods."""
     holders = placement.holders_by_node(pods)
-    driver_pods = nodes_by_daemonset(pods)
+    driver_pods = nodes_by_daemonset(own)
     by_name = {each.name: each for each in sets}
     found = []
     for change in changes:
@@ -136,10 +137,15 @@ def _may_stay(daemonset: Object | None, node: Object) -> bool:
 
 
 def daemonset_outlooks(
-    planned: Iterable[Object], kept: Iterable[Object], pruned: Iterable[Object], renewed: set[str]
+    planned: Iterable[Object],
+    kept: Iterable[Object],
+    pruned: Iterable[tuple[str, Object]],
+    renewed: set[str],
 ) -> list[DaemonSetOutlook]:
-    """planned: as desired; kept: left as they are; renewed: names of those whose template changes."""
-    going = [DaemonSetOutlook(name_of(obj), operand_of(obj), None) for obj in _sets(pruned)]
+    """planned: as desired; kept: left as they are; pruned: (operand, object); renewed: names."""
+    going = [
+        DaemonSetOutlook(name_of(obj), operand, None) for operand, obj in pruned if obj["kind"] == "DaemonSet"
+    ]
     staying = [
         DaemonSetOutlook(name_of(obj), operand_of(obj), obj, name_of(obj) in renewed)
         for obj in (*_sets(planned), *_sets(kept))

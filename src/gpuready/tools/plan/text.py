@@ -37,6 +37,13 @@ def _lines(forecast: Forecast) -> Iterator[str]:
     for operand in forecast.refused:
         yield _line("refuse", operand.name, operand.refused)
         yield _line("", "next", operand.next_step)
+    why, step = forecast.agent_refused
+    if why:
+        yield _line("refuse", "node-agent", why)
+        yield _line("", "next", step)
+    for obstacle in forecast.obstacles:
+        yield _line("refuse", f"{obstacle.operand} {obstacle.kind} {obstacle.name}", obstacle.message)
+        yield _line("", "next", obstacle.next_step)
     yield from _workload_lines(forecast.workloads)
     yield from _pod_lines(forecast)
     yield from _object_lines(forecast)
@@ -92,8 +99,9 @@ def _object_lines(forecast: Forecast) -> Iterator[str]:
         yield _line("change", f"{change.kind} {change.full_name}", why)
         yield from _field_lines(change.fields)
     for fate in (Fate.CREATED, Fate.PRUNED):
-        for operand, those in _grouped(forecast.of_fate(fate), lambda each: each.operand):
-            yield _line(_VERBS[fate], operand, ", ".join(f"{each.kind} {each.name}" for each in those))
+        for (operand, why), those in _grouped(forecast.of_fate(fate), lambda each: (each.operand, each.why)):
+            told = ", ".join(f"{each.kind} {each.name}" for each in those)
+            yield _line(_VERBS[fate], operand, f"{told} ({why} by the original)" if why else told)
 
 
 def _field_lines(fields: Iterable[Field]) -> Iterator[str]:

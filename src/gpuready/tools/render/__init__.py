@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gpuready import names
 from gpuready.api.policy import find_unknown_fields
+from gpuready.chain.wording import counted
 from gpuready.controller.labelling.decision import has_gpu
 from gpuready.controller.policy.active import read
 from gpuready.controller.policy.plan import Plan, plan_of
-from gpuready.controller.policy.view import named_configs
+from gpuready.controller.policy.view import files_of, named_configs
 from gpuready.errors import PolicyError
 from gpuready.operands.contract import ClusterView, NodeFacts
-from gpuready.tools.files import nodes_in, policy_in
+from gpuready.tools.files import beside_in, nodes_in, policy_in
+from gpuready.tools.unlabelled import supposed_gpu_node
 from gpuready.yaml_text import dump_yaml_documents
 
 
@@ -26,11 +28,15 @@ class Rendered:
     remarks: tuple[str, ...]
 
 
-def rendered(policy_text: str, nodes_text: str, namespace: str, own_image: str = "") -> Rendered:
+def rendered(
+    policy_text: str, nodes_text: str, namespace: str, own_image: str = "", *, suppose_gpus: bool = False
+) -> Rendered:
     """What the operator would apply for this policy on these nodes.
 
-    nodes_text   a NodeList or a list of Nodes; "" = no nodes, so nothing that depends on an operating system
-    own_image    the operator's image; "" = of this release
+    policy_text   ConfigMaps that stand in it too are taken for what the policy names
+    nodes_text    a NodeList or a list of Nodes; "" = no nodes, so nothing that depends on an operating system
+    own_image     the operator's image; "" = of this release
+    suppose_gpus  a node that nobody has labelled yet counts as one with GPUs, where its kubelet names its OS
     raises       PolicyError when the policy has problems, UsageError for a text that is something else
     """
     raw = policy_in(policy_text)
@@ -39,19 +45,24 @@ def rendered(policy_text: str, nodes_text: str, namespace: str, own_image: str =
     if active.policy is None:
         problems = "; ".join(problem.message for problem in active.problems)
         raise PolicyError("the policy has problems", why=problems, next_step="correct the fields named above")
+    beside = beside_in(policy_text, namespace).configmaps
+    unseen = named_configs(active.policy) - beside.keys()
     nodes = nodes_in(nodes_text)
+    supposed = [each for each in map(supposed_gpu_node, nodes) if each] if suppose_gpus else []
+    facts = [each for each in map(_facts, nodes) if has_gpu(each.labels)]
     view = ClusterView(
         namespace=namespace,
         own_image=own_image or f"{names.OWN_IMAGE}:{names.VERSION}",
-        gpu_nodes=tuple(facts for facts in map(_facts, nodes) if has_gpu(facts.labels)),
+        gpu_nodes=(*facts, *map(_facts, supposed)),
         # Not seen is not missing: an operand that needs one is not refused for it.
-        configs={name: {} for name in named_configs(active.policy)},
+        configs={name: {} for name in unseen} | {name: files_of(each) for name, each in beside.items()},
         # Who asks for one has an API server that knows the kind.
         service_monitors=active.policy.spec.dcgm_exporter.service_monitor.enabled,
     )
     plan = plan_of(active, active.policy, view)
     objects = plan.objects if owned else [_without_owner(obj) for obj in plan.objects]
-    return Rendered(dump_yaml_documents(objects), tuple(_remarks(raw, plan, view, len(nodes))))
+    remarks = _remarks(raw, plan, view, len(nodes), unseen)
+    return Rendered(dump_yaml_documents(objects), (*remarks, *_supposed(supposed)))
 
 
 def _facts(node: Mapping[str, Any]) -> NodeFacts:
@@ -81,7 +92,19 @@ _WITHOUT_GPU_NODES = (
 )
 
 
-def _remarks(raw: Mapping[str, Any], plan: Plan, view: ClusterView, nodes: int) -> list[str]:
+def _supposed(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
+    if not nodes:
+        return []
+    count = counted(len(nodes), "node")
+    return [
+        f"{count} without any label of node feature discovery yet: taken to have GPUs, so that no image of "
+        "theirs is missing"
+    ]
+
+
+def _remarks(
+    raw: Mapping[str, Any], plan: Plan, view: ClusterView, nodes: int, unseen: Collection[str]
+) -> list[str]:
     remarks = [f"{field}: nobody knows this field; it is ignored" for field in find_unknown_fields(raw)]
     for each in plan.operands:
         if each.refusal:
@@ -91,7 +114,7 @@ def _remarks(raw: Mapping[str, Any], plan: Plan, view: ClusterView, nodes: int) 
         remarks.append("enabled, but not installed by this version: " + ", ".join(plan.not_implemented))
     remarks += [
         f"ConfigMap {name}: its keys are not known here; what they become is left out"
-        for name in sorted(view.configs)
+        for name in sorted(unseen)
     ]
     if not view.gpu_nodes:
         remarks.append(_WITHOUT_GPU_NODES if nodes else _WITHOUT_NODES)

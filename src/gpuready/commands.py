@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -74,7 +75,23 @@ class TextFile(click.File):
             self.fail(f"{value!r} is not UTF-8 text: {exc.reason} at byte {exc.start}", param, ctx)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class Commands(click.Group):
+    """With groups of commands that are imported when one of them is asked for."""
+
+    LATER: ClassVar = {"cdi": "gpuready.tools.cdi.options"}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), *self.LATER])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.LATER:
+            return super().get_command(ctx, cmd_name)
+        found = getattr(importlib.import_module(self.LATER[cmd_name]), cmd_name)
+        assert isinstance(found, click.Command)
+        return found
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(names.VERSION, prog_name="gpuready")
 @click.option("--debug", is_flag=True, help="Show tracebacks and debug logs.")
 def gpuready(debug: bool) -> None:
@@ -84,6 +101,7 @@ def gpuready(debug: bool) -> None:
     Look:    gpuready status          nodes x links of the chain
              gpuready doctor          the first broken link of each node, with the next step
              gpuready plan -f P       what would change if this policy were applied
+             gpuready cdi             the node's CDI specs: list, check, resolve, generate
     Write:   gpuready crds            the CustomResourceDefinitions, for kubectl apply --server-side -f -
              gpuready rbac            the operator's account and rules, likewise
              gpuready render -f P     the objects that a policy leads to

@@ -66,6 +66,13 @@ GPU_RESOURCE = "nvidia.com/gpu"
 SHARED_SUFFIX = ".shared"
 GPU_TAINT = "nvidia.com/gpu"
 PLUGIN_CDI_KIND = "k8s.device-plugin.nvidia.com/gpu"
+GPU_CDI_KIND = "nvidia.com/gpu"
+MANAGEMENT_CDI_KIND = "management.nvidia.com/gpu"
+IMEX_CLASS = "imex-channel"
+CDI_DIRS = ("/etc/cdi", "/var/run/cdi")  # the administrator's, the programs': of one name the later counts
+GPU_CDI_FILE = "/var/run/cdi/nvidia.com-gpu.json"
+MANAGEMENT_CDI_FILE = "/var/run/cdi/management.nvidia.com-gpu.yaml"
+CDI_HOOK = "/usr/local/nvidia/toolkit/nvidia-cdi-hook"
 PLUGIN_CDI_FILE = "/var/run/cdi/k8s.device-plugin.nvidia.com-gpu.json"
 
 # --- on the node ----------------------------------------------------------------------------------------

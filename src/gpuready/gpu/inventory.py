@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
-from gpuready.gpu.nvml import GPU_IS_LOST, RESET_REQUIRED, Handle, Nvml, NvmlError
+from gpuready.gpu.nvml import GPU_IS_LOST, RESET_REQUIRED, Handle, Nvml, NvmlError, Partition
 from gpuready.gpu.tree import Tree
 
 _NVIDIA = "0x10de"
@@ -29,6 +29,7 @@ class GPU:
     numa_node            None where the machine tells none
     mode                 "compute", "graphics" or "unknown", from its PCI class
     inforom_valid …      health as NVML tells it; None where the model or driver does not
+    partitions           its MIG devices
     """
 
     uuid: str
@@ -46,6 +47,7 @@ class GPU:
     remap_failed: bool | None = None
     recovery_action: int | None = None
     drm_nodes: tuple[str, ...] = ()
+    partitions: tuple[Partition, ...] = ()
 
     @property
     def family(self) -> str:
@@ -161,6 +163,7 @@ _FAMILIES = {
 
 def _read_gpu(nvml: Nvml, kernel: Tree, index: int, handle: Handle) -> GPU:
     address = nvml.pci_address(handle)
+    mig_enabled = _optional(lambda: nvml.mig_mode(handle))
     rows = _optional(lambda: nvml.remapped_rows(handle))
     return GPU(
         uuid=nvml.uuid(handle),
@@ -170,7 +173,7 @@ def _read_gpu(nvml: Nvml, kernel: Tree, index: int, handle: Handle) -> GPU:
         product=nvml.product(handle),
         memory_mib=nvml.memory_mib(handle),
         compute_capability=nvml.compute_capability(handle),
-        mig_enabled=_optional(lambda: nvml.mig_mode(handle)),
+        mig_enabled=mig_enabled,
         numa_node=_numa_node(kernel, address),
         mode=_mode(kernel, address),
         inforom_valid=_optional(lambda: nvml.is_inforom_valid(handle)),
@@ -178,6 +181,7 @@ def _read_gpu(nvml: Nvml, kernel: Tree, index: int, handle: Handle) -> GPU:
         remap_failed=rows.failed if rows else None,
         recovery_action=_optional(lambda: nvml.recovery_action(handle)),
         drm_nodes=tuple(kernel.names_in(f"/sys/bus/pci/devices/{address}/drm")),
+        partitions=tuple(_optional(lambda: nvml.partitions(handle)) or ()) if mig_enabled else (),
     )
 
 
@@ -235,6 +239,7 @@ def _gpu_from_json(row: Mapping[str, Any]) -> GPU:
             **row,
             "compute_capability": _pair(row["compute_capability"]),
             "drm_nodes": tuple(row.get("drm_nodes", ())),
+            "partitions": tuple(Partition(**each) for each in row.get("partitions", ())),
         }
     )
 

@@ -23,6 +23,7 @@ GPU_IS_LOST = 15
 RESET_REQUIRED = 16
 VERSION_MISMATCH = 18
 _NOT_SUPPORTED = 3
+_NOT_FOUND = 6
 _TIMEOUT = 10
 _INVALID_ARGUMENT = 2
 
@@ -67,6 +68,20 @@ class XidEvent:
 
     uuid: str
     code: int
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A MIG device: uuid "MIG-…", index among those of its GPU, ids of its GPU and compute instance.
+
+    product  the GPU's name with the profile: "NVIDIA A100-SXM4-40GB MIG 1g.5gb"
+    """
+
+    uuid: str
+    index: int
+    gpu_instance: int
+    compute_instance: int
+    product: str = ""
 
 
 @dataclass(frozen=True)
@@ -151,6 +166,21 @@ class Nvml:
         """True when MIG is on, False when it is off, None when the GPU has no MIG."""
         modes = self._supported("nvmlDeviceGetMigMode", handle)
         return None if modes is None else bool(modes[0])
+
+    def partitions(self, handle: Handle) -> list[Partition]:
+        """The MIG devices of a GPU by their index, which may have gaps; [] where there are none."""
+        found = []
+        for index in range(int(self._supported("nvmlDeviceGetMaxMigDeviceCount", handle) or 0)):
+            try:
+                mig = self._call("nvmlDeviceGetMigDeviceHandleByIndex", handle, index)
+            except NvmlError as exc:
+                if exc.code in (_NOT_FOUND, _NOT_SUPPORTED, _INVALID_ARGUMENT):
+                    continue
+                raise
+            gpu_instance = int(self._call("nvmlDeviceGetGpuInstanceId", mig))
+            compute_instance = int(self._call("nvmlDeviceGetComputeInstanceId", mig))
+            found.append(Partition(self.uuid(mig), index, gpu_instance, compute_instance, self.product(mig)))
+        return found
 
     def is_inforom_valid(self, handle: Handle) -> bool | None:
         try:

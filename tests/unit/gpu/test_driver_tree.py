@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
-from gpuready.gpu.cdi import DeviceNode, DriverScan, host_paths, minimal_version, spec_of
+from gpuready.gpu.cdi.model import DeviceNode, DriverScan, host_paths, minimal_version
+from gpuready.gpu.cdi.plugin import spec_of
+from gpuready.gpu.cdi.scan import missing_paths, node_at, scan_driver
 from gpuready.gpu.driver_files import (
     find_module_version,
     find_nvml_library,
     parse_module_version,
     version_of_library,
 )
-from gpuready.gpu.driver_scan import missing_paths, scan_driver
 from gpuready.gpu.inventory import GPU
 from gpuready.gpu.tree import Tree
 
@@ -227,8 +228,6 @@ def test_character_devices_carry_their_numbers() -> None:
 
 
 def test_a_real_character_device_is_recognised() -> None:
-    from gpuready.gpu.driver_scan import _node
-
-    node = _node(Tree(Path("/")), "/", "/dev/null")
+    node = node_at(Tree(Path("/")), "/", "/dev/null")
     assert node is not None
     assert node.numbers == (os.major(os.stat("/dev/null").st_rdev), os.minor(os.stat("/dev/null").st_rdev))

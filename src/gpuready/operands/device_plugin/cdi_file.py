@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuready.gpu.cdi import DriverScan, host_paths, spec_of
-from gpuready.gpu.driver_scan import missing_paths, scan_driver
+from gpuready.gpu.cdi.model import DriverScan, host_paths
+from gpuready.gpu.cdi.plugin import spec_of
+from gpuready.gpu.cdi.scan import missing_paths, scan_driver
 from gpuready.gpu.inventory import GPU
 from gpuready.gpu.tree import Tree
 from gpuready.node.files import write_if_changed

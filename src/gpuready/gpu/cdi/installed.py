@@ -1,0 +1,154 @@
+"""All CDI specs that lie on a node, as a runtime takes them: what counts, what does not, and why.
+
+Source: container-device-interface 1.1, pkg/cdi/cache.go.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpuready import names
+from gpuready.gpu.cdi.model import Edits, host_paths
+from gpuready.gpu.cdi.schema import problems_in
+from gpuready.gpu.tree import Tree
+from gpuready.yaml_text import YamlError, parse_yaml
+
+_MOST_BYTES = 16 * 2**20  # a spec of a node with 16 GPUs in 7 partitions each has less than one
+
+
+@dataclass(frozen=True)
+class File:
+    """One spec file. `problems`: why no runtime takes it; then it has no devices."""
+
+    path: str
+    priority: int
+    kind: str = ""
+    version: str = ""
+    edits: Edits = field(default_factory=dict)
+    devices: Mapping[str, Edits] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+    host_paths: tuple[str, ...] = ()
+
+    def names(self) -> list[str]:
+        return [f"{self.kind}={device}" for device in self.devices]
+
+
+@dataclass(frozen=True)
+class Installed:
+    """files      in the order in which they are read
+    devices    qualified name -> the file that counts
+    conflicts  qualified name -> files of one directory that define it: then nobody's counts
+    unread     directories that could not be read, with the reason
+    """
+
+    files: tuple[File, ...]
+    devices: Mapping[str, File]
+    conflicts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    unread: tuple[tuple[str, str], ...] = ()
+
+    def kinds(self) -> list[str]:
+        return sorted({file.kind for file in self.files if file.devices})
+
+    def of_kind(self, kind: str) -> list[str]:
+        """Device names that can be asked for, as they stand behind the "="."""
+        prefix = f"{kind}="
+        return [name.removeprefix(prefix) for name in self.devices if name.startswith(prefix)]
+
+
+def read_installed(host: Tree, directories: Sequence[str] = names.CDI_DIRS) -> Installed:
+    """directories  the later one counts where both define a name."""
+    files: list[File] = []
+    unread: list[tuple[str, str]] = []
+    seen: set[str] = set()
+    for priority, directory in enumerate(directories):
+        try:
+            real = str(host.resolve(directory))
+            entries = sorted(os.listdir(real))
+        except FileNotFoundError:
+            continue
+        except OSError as exc:
+            unread.append((directory, exc.strerror or str(exc)))
+            continue
+        if real in seen:  # one directory by two names would be in conflict with itself
+            continue
+        seen.add(real)
+        files += _read_all(host, directory, entries, priority)
+    return _counted(files, tuple(unread))
+
+
+def _read_all(host: Tree, directory: str, entries: Iterable[str], priority: int) -> Iterator[File]:
+    for name in entries:
+        path = f"{directory}/{name}"
+        if name.endswith((".json", ".yaml")) and not host.resolve(path).is_dir():
+            yield read_file(host, path, priority)
+
+
+def read_file(host: Tree, path: str, priority: int = 0) -> File:
+    try:
+        spec = parse_spec(_content(host, path))
+    except OSError as exc:
+        return File(path, priority, problems=(f"it cannot be read: {exc.strerror or exc}",))
+    except ValueError as exc:
+        return File(path, priority, problems=(str(exc),))
+    found = problems_in(spec)
+    if found:
+        return File(path, priority, problems=tuple(found))
+    devices = {device["name"]: device["containerEdits"] for device in spec["devices"]}
+    common = spec.get("containerEdits") or {}
+    version = str(spec["cdiVersion"])
+    return File(path, priority, spec["kind"], version, common, devices, (), tuple(host_paths(spec)))
+
+
+def parse_spec(text: str) -> Any:
+    """raises  ValueError that names line and column of what is neither JSON nor YAML"""
+    if text.lstrip().startswith("{"):
+        try:
+            return json.loads(text)
+        except RecursionError as exc:
+            raise ValueError("it is nested too deeply") from exc
+        except json.JSONDecodeError:
+            pass  # YAML may look like JSON at first; its error has line and column too
+    try:
+        return parse_yaml(text, source="the spec")
+    except YamlError as exc:
+        raise ValueError(exc.what) from exc
+
+
+def _content(host: Tree, path: str) -> str:
+    """raises  OSError, also for what is no ordinary file; ValueError for what is no text"""
+    real = host.resolve(path)
+    status = real.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(0, "it is no ordinary file")
+    if status.st_size > _MOST_BYTES:
+        raise OSError(0, "it is larger than 16 MiB")
+    return real.read_bytes().decode()
+
+
+def _counted(files: Sequence[File], unread: tuple[tuple[str, str], ...]) -> Installed:
+    by_name: dict[str, list[File]] = {}
+    for file in files:
+        for name in file.names():
+            by_name.setdefault(name, []).append(file)
+    devices: dict[str, File] = {}
+    conflicts: dict[str, tuple[str, ...]] = {}
+    for name, found in by_name.items():
+        if crossed := _crossed(found):
+            conflicts[name] = tuple(file.path for file in crossed)
+        else:
+            devices[name] = max(found, key=lambda file: file.priority)
+    return Installed(tuple(files), devices, conflicts, unread)
+
+
+def _crossed(files: Sequence[File]) -> list[File]:
+    """Files of one directory that define the same name: the device is dropped, a better one elsewhere too."""
+    for priority in {file.priority for file in files}:
+        same = [file for file in files if file.priority == priority]
+        if len(same) > 1:
+            return same
+    return []

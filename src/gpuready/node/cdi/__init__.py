@@ -1,0 +1,1 @@
+"""The node's CDI specs in /var/run/cdi: written, watched, marked stale, removed."""

@@ -1,0 +1,1 @@
+"""`gpuready cdi`: write, list, check and resolve the CDI specs of the node it runs on."""

@@ -9,7 +9,7 @@ FILE ?= examples/cluster-demo.yaml
 NODES ?= 100,1000,5000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-node kubernetes conformance e2e check bench bench-scale sim down format stubs crds chart requirements picture clean
+.PHONY: help setup demo test test-node kubernetes containerd conformance e2e check bench bench-scale sim down format stubs crds chart requirements picture clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ demo: setup ## the main job on a simulated cluster, start to finish (under 2 min
 
 test: setup ## unit and simulator tests (under 5 minutes; four at once, for they mostly wait)
 	$(BIN)/python -m pytest -n 4 --dist loadfile
+
+containerd: setup ## fetch the containerds of Debian 12 and 13 for `make test-node` (needs apt; installs nothing)
+	$(BIN)/python -m tests.node.fetch_containerd
 
 test-node: setup ## what needs real tools of a node or of its surroundings; skipped with a reason where they are absent
 	$(BIN)/python -m pytest tests/node -rs

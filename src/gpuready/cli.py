@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 # The device plugin starts in every GPU node's critical path: it goes past click and rich entirely.
-_DAEMONS = ("device-plugin", "node-agent")
+_DAEMONS = ("device-plugin", "node-agent", "toolkit")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -33,6 +33,10 @@ def _run_daemon(role: str) -> int:
             from gpuready.operands.device_plugin import daemon as device_plugin
 
             return device_plugin.main(os.environ)
+        if role == "toolkit":
+            from gpuready.operands.toolkit import daemon as toolkit
+
+            return toolkit.main(os.environ)
         from gpuready.operands.node_agent import daemon as node_agent
 
         return node_agent.main(os.environ)

@@ -107,7 +107,7 @@ def gpuready(debug: bool) -> None:
              gpuready render -f P     the objects that a policy leads to
              gpuready images -f P     the images that a mirror must hold
     Change:  gpuready uninstall       the policy goes, and everything of ours on the nodes
-    Run:     gpuready operator | node-agent | device-plugin   (in pods)
+    Run:     gpuready operator | node-agent | device-plugin | toolkit   (in pods)
     """
     log.set_up(level="debug" if debug else None)
 
@@ -435,3 +435,36 @@ def completion(shell: str) -> int:
     assert completion_class is not None
     click.echo(completion_class(gpuready, {}, "gpuready", "_GPUREADY_COMPLETE").source())
     return 0
+
+
+@gpuready.command(short_help="Run the container toolkit, or show what it would change.")
+@click.option("--dry-run", is_flag=True, help="Print files and settings that would change; write nothing.")
+@click.option("--uninstall", "undo", is_flag=True, help="Restore what was there before us, and end.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="Of --dry-run.",
+)
+def toolkit(dry_run: bool, undo: bool, output: str) -> int:
+    """Teach this node's container runtime the handlers of GPU pods; settings come from the environment.
+
+    Exit status of --dry-run: 0 nothing would change, 1 something would, 2 could not look.
+
+    \b
+    Examples:
+      gpuready toolkit --dry-run
+      gpuready toolkit --uninstall --dry-run
+      CONTAINERD_CONFIG=/etc/containerd/config.toml gpuready toolkit --dry-run -o json
+    """
+    from gpuready.operands.toolkit import command
+
+    if dry_run:
+        return command.show(os.environ, output, uninstall=undo)
+    if undo:
+        return command.undo(os.environ)
+    from gpuready.operands.toolkit import daemon
+
+    return daemon.main(os.environ)

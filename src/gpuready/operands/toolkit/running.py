@@ -1,0 +1,64 @@
+"""What the running daemon knows, by its own answer. Pure.
+
+The files may have changed since it started: only this tells whether a handler can be used now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpuready.node.cri import RuntimeAnswer
+from gpuready.operands.toolkit.plan import Wanted
+
+
+@dataclass(frozen=True)
+class Running:
+    """handlers  name -> program behind it, "" = it does not say which
+    cdi       it injects CDI devices; None = it does not say
+    """
+
+    name: str
+    version: str
+    handlers: Mapping[str, str] = field(default_factory=dict)
+    default: str = ""
+    cdi: bool | None = None
+
+
+def running_of(answer: RuntimeAnswer) -> Running:
+    """Source: containerd's CRI Status with verbose: its whole CRI configuration as JSON, since 1.6."""
+    containerd = answer.config.get("containerd") or {}
+    tables = containerd.get("runtimes") or {}
+    handlers = {name: _binary_of(table) for name, table in sorted(tables.items())}
+    cdi = answer.config.get("enableCDI")
+    return Running(
+        answer.name,
+        answer.version,
+        handlers or dict.fromkeys(answer.handlers, ""),
+        str(containerd.get("defaultRuntimeName") or ""),
+        cdi if isinstance(cdi, bool) else None,
+    )
+
+
+def missing(running: Running, wanted: Wanted) -> list[str]:
+    """What the daemon does not know yet, one phrase each; [] = everything."""
+    return list(_missing(running, wanted))
+
+
+def _missing(running: Running, wanted: Wanted) -> Iterator[str]:
+    for handler in wanted.handlers:
+        binary = running.handlers.get(handler)
+        if binary is None:
+            yield f'no runtime handler "{handler}"'
+        elif binary and binary != wanted.binary:
+            yield f'handler "{handler}" runs {binary}, not {wanted.binary}'
+    if wanted.cdi and running.cdi is False:
+        yield "CDI is not enabled"
+    if wanted.as_default and running.default and running.default != wanted.handlers[0]:
+        yield f'the default runtime is "{running.default}", not "{wanted.handlers[0]}"'
+
+
+def _binary_of(table: Any) -> str:
+    options = table.get("options") if isinstance(table, Mapping) else None
+    return str((options or {}).get("BinaryName") or "")

@@ -1,4 +1,4 @@
-"""Build hook: compiles the simulator's C parts with `cc` into src/gpuready_sim/_native/."""
+"""Build hook: compiles the C parts of product and simulator with `cc`, each into its own _native/."""
 
 from __future__ import annotations
 
@@ -8,17 +8,24 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
+PARTS = (
+    # where it is told how, what it is built for
+    ("src/gpuready/native/build.py", "src/gpuready"),
+    ("src/gpuready_sim/nvml/build.py", "src/gpuready_sim"),
+)
+
 
 class NativeBuildHook(BuildHookInterface):  # type: ignore[type-arg]
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        build_module = Path(self.root, "src/gpuready_sim/nvml/build.py")
-        spec = importlib.util.spec_from_file_location("gpuready_sim_nvml_build", build_module)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        module.build(Path(self.root, "src/gpuready_sim"))
+        for build_file, package in PARTS:
+            path = Path(self.root, build_file)
+            spec = importlib.util.spec_from_file_location("gpuready_native_build", path)
+            assert spec is not None
+            assert spec.loader is not None
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            module.build(Path(self.root, package))
         build_data["pure_python"] = False
         build_data["infer_tag"] = True

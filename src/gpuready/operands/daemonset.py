@@ -28,6 +28,7 @@ RESERVED_ENV = frozenset(
         "NODE_IP",
         "NODE_NAME",
         "POD_IP",
+        "POD_IPS",
     }
 )
 HOST_TO_CONTAINER = "HostToContainer"

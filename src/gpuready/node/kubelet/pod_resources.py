@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from google.protobuf.message import DecodeError
 from grpclib.client import Channel
 from grpclib.const import Status
-from grpclib.exceptions import GRPCError, StreamTerminatedError
+from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 
 from gpuready.errors import GPUReadyError
 from gpuready.node.kubelet.sockets import Directory
@@ -30,6 +31,26 @@ class Holder:
     container: str
 
 
+@dataclass(frozen=True, order=True)
+class Claim:
+    """One device of a ResourceClaim, as its driver calls it."""
+
+    driver: str
+    pool: str
+    device: str
+    name: str = ""
+    namespace: str = ""
+
+
+@dataclass(frozen=True)
+class Held:
+    """What one container holds: ids by resource from device plugins, and devices of claims."""
+
+    holder: Holder
+    devices: Mapping[str, tuple[str, ...]]
+    claims: tuple[Claim, ...] = ()
+
+
 class PodResources:
     """A client that connects when asked and again after a kubelet restart; ask from one place only.
 
@@ -44,30 +65,66 @@ class PodResources:
 
         raises  PodResourcesUnavailable
         """
+        connection = Connection(self._socket)
+        try:
+            held = await connection.list()
+        finally:
+            connection.close()
+        return {each.holder: each.devices for each in held if each.devices}
+
+
+class Connection:
+    """Connects at the first question, stays connected, and connects anew after a question that failed."""
+
+    def __init__(self, socket: Path, *, deadline_s: float = _DEADLINE_S) -> None:
+        self._socket = socket
+        self._deadline_s = deadline_s
+        self._directory: Directory | None = None
+        self._channel: Channel | None = None
+
+    async def list(self) -> list[Held]:
+        """Every container that holds a device, in the order of namespace, pod and container.
+
+        raises  PodResourcesUnavailable
+        """
         answer = await self._ask()
-        held: dict[Holder, dict[str, tuple[str, ...]]] = {}
-        for pod in answer.pod_resources:
-            for container in pod.containers:
-                ids = ids_of(container)
-                if ids:
-                    held[Holder(pod.namespace, pod.name, container.name)] = ids
-        return held
+        held = (
+            Held(Holder(pod.namespace, pod.name, container.name), ids_of(container), claims_of(container))
+            for pod in answer.pod_resources
+            for container in pod.containers
+            if container.devices or container.dynamic_resources
+        )
+        return sorted((each for each in held if each.devices or each.claims), key=lambda each: each.holder)
+
+    def close(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+        if self._directory is not None:
+            self._directory.close()
+        self._channel = self._directory = None
 
     async def _ask(self) -> api_pb2.ListPodResourcesResponse:
         try:
-            with Directory(self._socket.parent) as directory:
-                channel = Channel(path=directory.short(self._socket.name))
-                try:
-                    stub = api_grpc.PodResourcesListerStub(channel)
-                    return await stub.List(api_pb2.ListPodResourcesRequest(), timeout=_DEADLINE_S)
-                finally:
-                    channel.close()
+            stub = api_grpc.PodResourcesListerStub(self._connected())
+            return await stub.List(api_pb2.ListPodResourcesRequest(), timeout=self._deadline_s)
         except GRPCError as exc:
             busy = exc.status is Status.RESOURCE_EXHAUSTED
             why = "it limits how often it may be asked" if busy else exc.message or exc.status.name
             raise PodResourcesUnavailable("the kubelet refused to list pod resources", why=why) from exc
-        except (OSError, StreamTerminatedError, TimeoutError) as exc:
-            raise PodResourcesUnavailable("the kubelet does not list pod resources", why=str(exc)) from exc
+        except TimeoutError as exc:
+            self.close()
+            why = f"no answer within {self._deadline_s:g} s"
+            raise PodResourcesUnavailable("the kubelet does not list pod resources", why=why) from exc
+        except (OSError, StreamTerminatedError, ProtocolError, DecodeError) as exc:
+            self.close()
+            why = getattr(exc, "strerror", None) or str(exc)
+            raise PodResourcesUnavailable("the kubelet does not list pod resources", why=why) from exc
+
+    def _connected(self) -> Channel:
+        if self._channel is None:
+            self._directory = Directory(self._socket.parent)
+            self._channel = Channel(path=self._directory.short(self._socket.name))
+        return self._channel
 
 
 def ids_of(container: api_pb2.ContainerResources) -> dict[str, tuple[str, ...]]:
@@ -76,3 +133,14 @@ def ids_of(container: api_pb2.ContainerResources) -> dict[str, tuple[str, ...]]:
     for devices in container.devices:
         ids.setdefault(devices.resource_name, []).extend(devices.device_ids)
     return {resource: tuple(sorted(set(found))) for resource, found in ids.items()}
+
+
+def claims_of(container: api_pb2.ContainerResources) -> tuple[Claim, ...]:
+    """By pool and device: the CDI names of a claim's devices accumulate (container_manager_linux.go:1071)."""
+    return tuple(
+        sorted(
+            Claim(each.driver_name, each.pool_name, each.device_name, row.claim_name, row.claim_namespace)
+            for row in container.dynamic_resources
+            for each in row.claim_resources
+        )
+    )

@@ -1,0 +1,86 @@
+"""Which containers hold devices, as the kubelet said last: asked once for a collection, over one connection.
+
+A kubelet that is away, slow or restarting changes nothing: what it said last stays, with its age, until it is
+too old to be true.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from gpuready.log import get_logger
+from gpuready.node.kubelet.pod_resources import Connection, Held, PodResourcesUnavailable
+
+log = get_logger("exporter.holders")
+
+
+@dataclass(frozen=True)
+class Holdings:
+    """held      what is believed now; [] when nothing is known or all is too old
+    taken_at  monotonic, when the kubelet said so; None before the first answer
+    problem   why its last answer is missing; "" when it answered
+    """
+
+    held: tuple[Held, ...] = ()
+    taken_at: float | None = None
+    problem: str = ""
+    lists: int = 0
+    failures: int = 0
+    list_s: float = 0.0
+
+    def age_s(self, now: float) -> float | None:
+        return None if self.taken_at is None else max(0.0, now - self.taken_at)
+
+
+class Lister(Protocol):
+    async def list(self) -> list[Held]: ...
+
+    def close(self) -> None: ...
+
+
+class Holders:
+    """`ask` once for each collection; `now` is always there and never waits."""
+
+    def __init__(
+        self,
+        socket: Path,
+        *,
+        keep_s: float,
+        lister: Lister | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._lister: Lister = lister or Connection(socket)
+        self._keep_s = keep_s
+        self._clock = clock
+        self.now = Holdings()
+
+    async def ask(self) -> None:
+        """Never raises what a kubelet can cause; at most its deadline long."""
+        started = self._clock()
+        try:
+            held = tuple(await self._lister.list())
+        except PodResourcesUnavailable as exc:
+            self._missed(exc.why or exc.what)
+            return
+        ended = self._clock()
+        if self.now.problem:
+            log.info("the kubelet answers again", lists=self.now.lists)
+        self.now = Holdings(held, ended, "", self.now.lists + 1, self.now.failures, ended - started)
+
+    def close(self) -> None:
+        self._lister.close()
+
+    def _missed(self, why: str) -> None:
+        if not self.now.problem:
+            log.warning(
+                "pods are not known anew", reason=why, next_step="what was known stays; is the kubelet up?"
+            )
+        self.now = replace(self.now, problem=why, failures=self.now.failures + 1)
+        age = self.now.age_s(self._clock())
+        if age is not None and age > self._keep_s and self.now.held:
+            log.warning("pods are forgotten", age_s=round(age))
+            self.now = replace(self.now, held=())

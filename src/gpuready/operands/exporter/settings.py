@@ -1,0 +1,240 @@
+"""What the policy means for the exporter; written by the manifest, read by the daemon.
+
+Flags, environment names and defaults are the original's, those without its prefix too, so that a policy's
+`env` keeps working; its flags are in `flags.py`.
+
+Source: dcgm-exporter 4.5.3-4.8.2, pkg/cmd/app.go:139-372.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+from gpuready import names
+from gpuready.errors import UsageError
+
+COUNTERS_DIR = "/etc/dcgm-exporter"
+DEFAULT_COUNTERS = f"{COUNTERS_DIR}/default-counters.csv"
+# Files of the original's image; ours has the same lists built in.
+BUILT_IN = (DEFAULT_COUNTERS, f"{COUNTERS_DIR}/dcp-metrics-included.csv")
+UID, DEVICE_NAME = "uid", "device-name"
+# Which pod a device's own series name: none; the one that holds it alone; the first of several by name;
+# a copy of each series for every pod.
+NONE, EXCLUSIVE, FIRST, VIRTUAL_GPUS = "none", "exclusive", "first", "virtual-gpus"
+POD_VIEWS = (NONE, EXCLUSIVE, FIRST, VIRTUAL_GPUS)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Environment of the daemon.
+
+    address          HOST:PORT; an empty host means every address (of the pod, where `pod_ips` says which)
+    interval_ms      between two collections
+    devices          which GPUs and instances: f, g[:LIST], i[:LIST]
+    remote_engine    "" = NVML; else DCGM's host engine at HOST:PORT
+    csv_strict       a bad line of the CSV is fatal
+    pod_view         one of POD_VIEWS
+    hostname_label   name of the label with the node's name; "" leaves it out
+    silent_s         a GPU that owes an answer for longer is silent
+    mapping_max_s    what the kubelet said counts no longer, once it is older
+    driver_root      as the gate or the host names it; None finds out
+    """
+
+    collectors: str = DEFAULT_COUNTERS
+    address: str = ":9400"
+    interval_ms: int = 30_000
+    kubernetes: bool = False
+    pod_labels: bool = False
+    pod_uid: bool = False
+    pod_label_allowlist: tuple[str, ...] = ()
+    gpu_id_type: str = UID
+    virtual_gpus: bool = False
+    dra: bool = True
+    kubelet_socket: str = names.POD_RESOURCES_SOCKET
+    resource_names: tuple[str, ...] = ()
+    hpc_job_dir: str = ""
+    old_namespace: bool = False
+    remote_engine: str = ""
+    devices: str = "f"
+    switch_devices: str = "f"
+    cpu_devices: str = "f"
+    no_hostname: bool = False
+    web_config_file: str = ""
+    systemd_socket: bool = False
+    xid_window_ms: int = 300_000
+    clock_events_window_ms: int = 300_000
+    replace_blanks: bool = False
+    debug: bool = False
+    log_format: str = "text"
+    # --- ours
+    csv_strict: bool = False
+    pod_view: str = EXCLUSIVE
+    hostname_label: str = "Hostname"
+    mig_repeat_gpu_fields: bool = False
+    silent_s: float = 5.0
+    mapping_max_s: float = 600.0
+    driver_root: str | None = None
+    gates_dir: str = ""
+    records_dir: str = ""
+    node_name: str = ""
+    pod_ips: tuple[str, ...] = ()
+    health_port: int = names.EXPORTER_HEALTH_PORT
+
+    @property
+    def host_and_port(self) -> tuple[str, int]:
+        """raises  UsageError"""
+        host, colon, port = self.address.rpartition(":")
+        if not (colon and port.isascii() and port.isdigit() and int(port) < 65536):
+            why = "it must be HOST:PORT or :PORT"
+            raise UsageError(f"DCGM_EXPORTER_LISTEN={self.address}", why=why, next_step="write it like :9400")
+        return host.strip("[]"), int(port)
+
+    @property
+    def interval_s(self) -> float:
+        return self.interval_ms / 1000
+
+    @property
+    def view(self) -> str:
+        """The original's flag asks for what is one of our four."""
+        return VIRTUAL_GPUS if self.virtual_gpus else self.pod_view
+
+    def to_env(self) -> dict[str, str]:
+        """Only what differs from the default."""
+        defaults = type(self)()
+        changed = [
+            field.name for field in fields(self) if getattr(self, field.name) != getattr(defaults, field.name)
+        ]
+        return {_VARIABLES[name]: _text_of(getattr(self, name)) for name in changed}
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str]) -> Self:
+        """raises UsageError naming variable, value and what is allowed."""
+        found: dict[str, Any] = {}
+        for name, variable in _VARIABLES.items():
+            if text := env.get(variable, ""):
+                found[name] = _KINDS.get(name, _as_text)(variable, text)
+        settings = cls(**found)
+        _check(settings)
+        return settings
+
+
+def words_of(text: str) -> tuple[str, ...]:
+    """ "a, b" -> ("a", "b")."""
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+_VARIABLES = {
+    "collectors": "DCGM_EXPORTER_COLLECTORS",
+    "address": "DCGM_EXPORTER_LISTEN",
+    "interval_ms": "DCGM_EXPORTER_INTERVAL",
+    "kubernetes": "DCGM_EXPORTER_KUBERNETES",
+    "pod_labels": "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS",
+    "pod_uid": "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID",
+    "pod_label_allowlist": "DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX",
+    "gpu_id_type": "DCGM_EXPORTER_KUBERNETES_GPU_ID_TYPE",
+    "virtual_gpus": "KUBERNETES_VIRTUAL_GPUS",
+    "dra": "KUBERNETES_ENABLE_DRA",
+    "kubelet_socket": "DCGM_POD_RESOURCES_KUBELET_SOCKET",
+    "resource_names": "NVIDIA_RESOURCE_NAMES",
+    "hpc_job_dir": "DCGM_HPC_JOB_MAPPING_DIR",
+    "old_namespace": "DCGM_EXPORTER_USE_OLD_NAMESPACE",
+    "remote_engine": "DCGM_REMOTE_HOSTENGINE_INFO",
+    "devices": "DCGM_EXPORTER_DEVICES_STR",
+    "switch_devices": "DCGM_EXPORTER_OTHER_DEVICES_STR",
+    "cpu_devices": "DCGM_EXPORTER_CPU_DEVICES_STR",
+    "no_hostname": "DCGM_EXPORTER_NO_HOSTNAME",
+    "web_config_file": "DCGM_EXPORTER_WEB_CONFIG_FILE",
+    "systemd_socket": "DCGM_EXPORTER_SYSTEMD_SOCKET",
+    "xid_window_ms": "DCGM_EXPORTER_XID_COUNT_WINDOW_SIZE",
+    "clock_events_window_ms": "DCGM_EXPORTER_CLOCK_EVENTS_COUNT_WINDOW_SIZE",
+    "replace_blanks": "DCGM_EXPORTER_REPLACE_BLANKS_IN_MODEL_NAME",
+    "debug": "DCGM_EXPORTER_DEBUG",
+    "log_format": "DCGM_EXPORTER_LOG_FORMAT",
+    "csv_strict": "GPUREADY_EXPORTER_STRICT",
+    "pod_view": "GPUREADY_EXPORTER_POD_VIEW",
+    "hostname_label": "GPUREADY_EXPORTER_HOSTNAME_LABEL",
+    "mig_repeat_gpu_fields": "GPUREADY_EXPORTER_MIG_REPEAT_GPU_FIELDS",
+    "silent_s": "GPUREADY_NVML_SILENT_S",
+    "mapping_max_s": "GPUREADY_EXPORTER_MAPPING_MAX_S",
+    "driver_root": "NVIDIA_DRIVER_ROOT",
+    "gates_dir": names.GATES_DIR_ENV,
+    "records_dir": names.RECORDS_DIR_ENV,
+    "node_name": "NODE_NAME",
+    "pod_ips": "POD_IPS",
+    "health_port": "GPUREADY_HEALTH_PORT",
+}
+
+
+def _as_text(variable: str, text: str) -> str:
+    return text
+
+
+def _as_words(variable: str, text: str) -> tuple[str, ...]:
+    return words_of(text)
+
+
+def _as_bool(variable: str, text: str) -> bool:
+    """The words of Go's strconv.ParseBool."""
+    if text in ("1", "t", "T", "true", "TRUE", "True"):
+        return True
+    if text in ("0", "f", "F", "false", "FALSE", "False"):
+        return False
+    raise UsageError(f"{variable}={text}", why="allowed are true and false", next_step="correct the value")
+
+
+def _as_number(kind: type, low: float) -> Callable[[str, str], Any]:
+    def parse(variable: str, text: str) -> Any:
+        try:
+            number = kind(text)
+        except ValueError as exc:
+            raise UsageError(
+                f"{variable}={text}", why="it must be a number", next_step="correct the value"
+            ) from exc
+        if not low <= number < 1e12:
+            raise UsageError(f"{variable}={text}", why=f"it must be at least {low:g}")
+        return number
+
+    return parse
+
+
+_KINDS: Mapping[str, Callable[[str, str], Any]] = {
+    "interval_ms": _as_number(int, 100),
+    "xid_window_ms": _as_number(int, 0),
+    "clock_events_window_ms": _as_number(int, 0),
+    "health_port": _as_number(int, 0),
+    "silent_s": _as_number(float, 0.01),
+    "mapping_max_s": _as_number(float, 0),
+    **dict.fromkeys(("pod_label_allowlist", "resource_names", "pod_ips"), _as_words),
+    **dict.fromkeys(
+        (
+            *("kubernetes", "pod_labels", "pod_uid", "virtual_gpus", "dra", "old_namespace", "no_hostname"),
+            *("systemd_socket", "replace_blanks", "debug", "csv_strict", "mig_repeat_gpu_fields"),
+        ),
+        _as_bool,
+    ),
+}
+_WORDS: Mapping[str, Iterable[str]] = {
+    "gpu_id_type": (UID, DEVICE_NAME),
+    "pod_view": POD_VIEWS,
+    "log_format": ("text", "json"),
+}
+
+
+def _check(settings: Settings) -> None:
+    _ = settings.host_and_port
+    for name, allowed in _WORDS.items():
+        value = getattr(settings, name)
+        if value not in allowed:
+            raise UsageError(
+                f"{_VARIABLES[name]}={value}",
+                why=f"allowed are {', '.join(allowed)}",
+                next_step="correct the value",
+            )
+
+
+def _text_of(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return ",".join(value) if isinstance(value, tuple) else str(value)

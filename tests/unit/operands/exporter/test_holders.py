@@ -1,0 +1,197 @@
+"""What is believed of pods while the kubelet answers, and while it does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.unit.operands.exporter.gpus import GPU_TEMP, gpu, held, sample
+
+from gpuready.gpu.telemetry.model import Absent, Collection, Device, Entity, Sample, Silent
+from gpuready.gpu.tree import Tree
+from gpuready.node.kubelet.pod_resources import Held, PodResourcesUnavailable
+from gpuready.operands.exporter import pods
+from gpuready.operands.exporter.attribution import Attribution, attribute
+from gpuready.operands.exporter.exposition import render
+from gpuready.operands.exporter.holders import Holders, Holdings
+from gpuready.operands.exporter.self_metrics import Counted, own_families
+
+UID = "0a1b2c3d-1111-2222-3333-444455556666"
+
+
+class Kubelet:
+    """Answers what it is told to, in a time that the test sets."""
+
+    def __init__(self) -> None:
+        self.answer: list[Held] | Exception = []
+        self.now = 100.0
+        self.takes_s = 0.25
+
+    async def list(self) -> list[Held]:
+        self.now += self.takes_s
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+    def close(self) -> None: ...
+
+
+@pytest.fixture
+def kubelet() -> Kubelet:
+    return Kubelet()
+
+
+@pytest.fixture
+def holders(kubelet: Kubelet) -> Holders:
+    return Holders(Path("/x"), keep_s=60, lister=kubelet, clock=lambda: kubelet.now)
+
+
+AWAY = PodResourcesUnavailable("the kubelet does not list pod resources", why="Connection refused")
+
+
+async def test_the_last_answer_stays_while_the_kubelet_is_away(kubelet, holders):
+    kubelet.answer = [held("a", "GPU-0")]
+    await holders.ask()
+    kubelet.answer = AWAY
+    kubelet.now += 30
+    await holders.ask()
+
+    assert [each.holder.pod for each in holders.now.held] == ["a"]
+    assert holders.now.problem == "Connection refused"
+    assert (holders.now.lists, holders.now.failures) == (1, 1)
+    assert holders.now.age_s(kubelet.now) == pytest.approx(30.25)
+
+
+async def test_an_answer_that_is_too_old_to_be_true_is_forgotten(kubelet, holders):
+    kubelet.answer = [held("a", "GPU-0")]
+    await holders.ask()
+    kubelet.answer = AWAY
+    kubelet.now += 61
+    await holders.ask()
+
+    assert holders.now.held == ()
+    assert holders.now.age_s(kubelet.now) > 60
+
+
+async def test_a_kubelet_that_is_back_is_believed_at_once(kubelet, holders):
+    kubelet.answer = AWAY
+    await holders.ask()
+    assert holders.now.age_s(kubelet.now) is None
+    kubelet.answer = [held("b", "GPU-0")]
+    await holders.ask()
+
+    assert holders.now.problem == ""
+    assert [each.holder.pod for each in holders.now.held] == ["b"]
+    assert holders.now.list_s == pytest.approx(0.25)
+
+
+# --- files of the node ------------------------------------------------------------------------------------
+
+
+def node(folder: Path, **cgroups: str) -> Tree:
+    (folder / f"var/log/pods/team_a_{UID}/main").mkdir(parents=True)
+    (folder / "var/log/pods/junk").mkdir()
+    for pid, text in cgroups.items():
+        (folder / f"proc/{pid[1:]}").mkdir(parents=True)
+        (folder / f"proc/{pid[1:]}/cgroup").write_text(text)
+    return Tree(folder)
+
+
+def test_a_process_is_a_pods_by_its_cgroup_and_the_kubelets_log_directory(tmp_path):
+    host = node(tmp_path, p11=f"0::/kubepods/pod{UID}/abc", p12="0::/init.scope", p13=f"0::/pod{UID[:-1]}0")
+
+    assert pods.pods_of(host, [11, 12, 13, 14], pods.pods_by_uid(host)) == {11: ("team", "a")}
+
+
+def test_the_uid_of_a_name_is_that_of_the_newest_pod(tmp_path):
+    host = node(tmp_path)
+    older = tmp_path / "var/log/pods/team_a_older"
+    older.mkdir()
+    import os
+
+    os.utime(older, (1, 1))
+
+    assert pods.uids_of(pods.pods_by_uid(host), host) == {("team", "a"): UID}
+
+
+def test_a_node_without_logs_tells_nothing(tmp_path):
+    assert pods.pods_by_uid(Tree(tmp_path)) == {}
+    assert pods.pods_of(Tree(tmp_path), [1], {}) == {}
+
+
+def test_labels_of_pods_take_no_other_labels_place():
+    import re
+
+    labels = {"app.kubernetes.io/name": "x", "pod": "forged", "team": "ml"}
+
+    assert dict(pods.label_pairs(labels, [])) == {
+        "app_kubernetes_io_name": "x",
+        "label_pod": "forged",
+        "team": "ml",
+    }
+    assert dict(pods.label_pairs(labels, [re.compile("^team$")])) == {"team": "ml"}
+
+
+# --- what the exporter counts about itself ----------------------------------------------------------------
+
+
+def own(collection: Collection, attribution: Attribution | None = None, **counted) -> dict[str, str]:
+    page = render(own_families(collection, attribution or Attribution(), Counted(**counted), 110.0)).decode()
+    return dict(line.rsplit(" ", 1) for line in page.splitlines() if not line.startswith("#"))
+
+
+def seen(device: Device, at: float) -> Sample:
+    first = sample(GPU_TEMP, 40, device)
+    return Sample(first.field, first.entity, first.value, at)
+
+
+def test_a_silent_gpu_shows_and_its_neighbour_goes_on():
+    collection = Collection(
+        (gpu(0), gpu(1)),
+        (seen(gpu(0), 109.0),),
+        silent=(Silent("GPU-1", 1, "no answer", 50.0),),
+        started_at=107.0,
+        ended_at=107.5,
+    )
+    found = own(collection)
+
+    assert found['gpuready_exporter_gpu_silent{gpu="0",UUID="GPU-0"}'] == "0"
+    assert found['gpuready_exporter_gpu_silent{gpu="1",UUID="GPU-1"}'] == "1"
+    assert found['gpuready_exporter_sample_age_seconds{gpu="0",UUID="GPU-0"}'] == "1.0"
+    assert 'gpuready_exporter_sample_age_seconds{gpu="1",UUID="GPU-1"}' not in found
+    assert found["gpuready_exporter_collection_seconds"] == "0.5"
+
+
+def test_devices_that_no_gpu_is_known_for_are_counted_by_reason():
+    found = own(
+        Collection(),
+        attribute([held("a", "GPU-gone"), held("b", "MIG-gone")], []),
+        holdings=Holdings(taken_at=100.0, lists=3, failures=1),
+    )
+
+    assert found['gpuready_exporter_unattributed_devices{reason="UnknownId"}'] == "2"
+    assert found["gpuready_exporter_mapping_age_seconds"] == "10.0"
+    assert found['gpuready_exporter_kubelet_lists_total{result="failed"}'] == "1"
+
+
+def test_a_kubelet_that_never_answered_is_a_reason_too():
+    found = own(Collection(), holdings=Holdings(problem="Connection refused", failures=4))
+
+    assert found['gpuready_exporter_unattributed_devices{reason="NoMapping"}'] == "1"
+    assert "gpuready_exporter_mapping_age_seconds" not in found
+
+
+def test_fields_that_a_gpu_does_not_have_are_told_with_the_reason():
+    absent = Absent(GPU_TEMP, Entity(gpu()), "NVML answers NotSupported")
+
+    found = own(Collection((gpu(),), absent=(absent,)))
+
+    reason = 'field="DCGM_FI_DEV_GPU_TEMP",reason="NVML answers NotSupported"'
+    assert found[f"gpuready_exporter_absent_fields{{{reason}}}"] == "1"
+
+
+def test_rejected_lines_and_a_driver_that_is_away_show():
+    found = own(Collection(problem="DriverNotLoaded"), rejected_lines=5)
+
+    assert found["gpuready_exporter_rejected_lines"] == "5"
+    assert found["gpuready_exporter_nvml_up"] == "0"

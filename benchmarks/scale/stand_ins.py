@@ -12,6 +12,7 @@ from tests.sim.operator_cluster import GPU_NODES, Object
 from gpuready_sim.client import DAEMON_SETS, Gone, Resource, SimClient
 
 IN_FLIGHT = 8
+COUNT_EVERY_S = 0.1
 _LINKS = ("reporting", "discovery", "driver", "toolkit", "device-plugin", "cuda")
 _NOT_CHECKED = ("toolkit", "cuda")
 
@@ -19,7 +20,8 @@ _NOT_CHECKED = ("toolkit", "cuda")
 class StandIns:
     """Answers each new GPUNode and each new generation of a DaemonSet with one status, and nothing else.
 
-    The first reports wait until there are `count` GPUNodes: on a real node an image is pulled by then.
+    The first reports wait until there are `count` GPUNodes: on a real node an image is pulled by then. Until
+    then they are counted, not watched: agents take nothing from the cores of the API server in real life.
     """
 
     def __init__(self, client: SimClient, count: int) -> None:
@@ -52,18 +54,18 @@ class StandIns:
                 raise exc
 
     async def _watch_gpu_nodes(self) -> None:
-        waiting: list[str] = []
+        while await self._gpu_nodes_there() < self._count:
+            await asyncio.sleep(COUNT_EVERY_S)
+        self.complete.set()
         async for obj in _changes(self._client, GPU_NODES):
             name = obj["metadata"]["name"]
-            if name in self._seen:
-                continue
-            self._seen.add(name)
-            waiting.append(name)
-            if len(self._seen) >= self._count:
-                self.complete.set()
-                for each in waiting:
-                    self._gpu_nodes.put_nowait(each)
-                waiting.clear()
+            if name not in self._seen:
+                self._seen.add(name)
+                self._gpu_nodes.put_nowait(name)
+
+    async def _gpu_nodes_there(self) -> int:
+        page = await self._client.raw("GET", GPU_NODES.path(), params={"limit": "1"})
+        return len(page.get("items") or ()) + int(page["metadata"].get("remainingItemCount") or 0)
 
     async def _report(self) -> None:
         while True:

@@ -24,8 +24,12 @@ def doc(
     minimum: int | None = None,
     maximum: int | None = None,
     list_keys: Sequence[str] = (),
+    atomic: bool = False,
 ) -> msgspec.Meta:
-    """Meta for `Annotated`; limits are held by validation.py and the API server, not by the decoder."""
+    """Meta for `Annotated`; limits are held by validation.py and the API server, not by the decoder.
+
+    atomic  of a block that has one writer: the API server then keeps no account of who owns which field in it
+    """
     extra: dict[str, Any] = {}
     if default is not _UNSET:
         extra["default"] = default
@@ -40,6 +44,8 @@ def doc(
     if list_keys:
         extra["x-kubernetes-list-type"] = "map"
         extra["x-kubernetes-list-map-keys"] = list(list_keys)
+    if atomic:
+        extra["x-kubernetes-map-type"] = "atomic"
     return msgspec.Meta(description=description, extra_json_schema=extra or None)
 
 

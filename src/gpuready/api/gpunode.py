@@ -125,14 +125,12 @@ class GPUNodeStatus(Base, frozen=True, kw_only=True):
     observed_generation: Annotated[int, doc("The generation of `spec` this status speaks of.")] = 0
     boot_id: Annotated[str, doc("The node's boot id.")] = msgspec.field(name="bootID", default="")
     agent_version: Annotated[str, doc("Version of the node agent.")] = ""
-    chain: Annotated[
-        list[LinkStatus], doc("Every link from bare node to schedulable GPU.", list_keys=("link",))
-    ] = []
+    chain: Annotated[list[LinkStatus], doc("Every link from bare node to schedulable GPU.")] = []
     columns: Annotated[Columns, doc("Short words for the table.")] = block(Columns)
     gpus: Annotated[int, doc("GPUs on this node.")] = 0
     healthy: Annotated[int, doc("GPUs that are healthy.")] = 0
     reason: Annotated[str, doc("Reason of the first broken link, or of an unhealthy device.")] = ""
-    devices: Annotated[list[DeviceStatus], doc("One row per GPU.", list_keys=("uuid",))] = []
+    devices: Annotated[list[DeviceStatus], doc("One row per GPU.")] = []
     driver: Annotated[DriverStatus, doc("The driver in use.")] = block(DriverStatus)
     runtime: Annotated[RuntimeStatus, doc("The container runtime.")] = block(RuntimeStatus)
     requests: Annotated[list[FreeObject], doc("What the agent asks the controller to do.")] = []
@@ -155,8 +153,10 @@ class GPUNode(Base, frozen=True, kw_only=True):
     api_version: str = "gpuready.dev/v1alpha1"
     kind: str = "GPUNode"
     metadata: GPUNodeMetadata = block(GPUNodeMetadata)
-    spec: Annotated[GPUNodeSpec, doc("What the control plane wants of this node.")] = block(GPUNodeSpec)
-    status: Annotated[GPUNodeStatus, doc("What the node says.")] = block(GPUNodeStatus)
+    spec: Annotated[GPUNodeSpec, doc("What the control plane wants of this node.", atomic=True)] = block(
+        GPUNodeSpec
+    )
+    status: Annotated[GPUNodeStatus, doc("What the node says.", atomic=True)] = block(GPUNodeStatus)
 
 
 decode_gpu_node = msgspec.json.Decoder(GPUNode).decode

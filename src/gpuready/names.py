@@ -27,6 +27,7 @@ DEPLOY_PREFIX = "nvidia.com/gpu.deploy."
 DEPLOY_OPERANDS = "nvidia.com/gpu.deploy.operands"
 DEPLOY_DRIVER = "nvidia.com/gpu.deploy.driver"
 DEPLOY_DEVICE_PLUGIN = "nvidia.com/gpu.deploy.device-plugin"
+DEPLOY_TOOLKIT = "nvidia.com/gpu.deploy.container-toolkit"
 DEPLOY_EXPORTER = "nvidia.com/gpu.deploy.dcgm-exporter"
 DRIVER_PRE_INSTALLED = "pre-installed"
 UPGRADE_STATE_LABEL = "nvidia.com/gpu-driver-upgrade-state"
@@ -87,6 +88,8 @@ RECORDS_DIR = "/run/gpuready/records"
 LAST_KNOWN_DIR = "/var/lib/gpuready/desired"
 DRIVER_READY = "driver-ready"
 PLUGIN_READY = "plugin-ready"
+TOOLKIT_READY = "toolkit-ready"
+TOOLKIT_JOURNAL = "/var/lib/gpuready/toolkit/journal.json"
 DRIVER_CTR_READY = ".driver-ctr-ready"
 DRIVER_DAEMONS_STATUS = ".driver-daemons-status"
 DRIVER_INSTALL_DIR = "/run/nvidia/driver"
@@ -100,7 +103,8 @@ OPERATOR_METRICS_PORT = 8080
 OPERATOR_HEALTH_PORT = 8081
 NODE_AGENT_HEALTH_PORT = 9411
 DEVICE_PLUGIN_HEALTH_PORT = 9412
-EXPORTER_HEALTH_PORT = 9413
+TOOLKIT_HEALTH_PORT = 9413
+EXPORTER_HEALTH_PORT = 9414
 EXPORTER_PORT = 9400
 
 

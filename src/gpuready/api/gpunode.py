@@ -106,6 +106,17 @@ class DeviceStatus(Base, frozen=True, kw_only=True):
     mig: Annotated[str, doc("MIG mode: enabled or disabled; absent where the model has none.")] = ""
 
 
+class OperandStatus(Base, frozen=True, kw_only=True):
+    """A daemon of the node for which no link of the chain speaks."""
+
+    name: Annotated[str, doc("The operand, as in ClusterPolicy.status.operands.")]
+    state: Annotated[str, doc("What it says of itself.", enum=("ok", "degraded", "broken", "waiting"))] = ""
+    reason: Annotated[str, doc("One CamelCase word for machines.")] = ""
+    message: Annotated[str, doc("A sentence for people.")] = ""
+    details: Annotated[list[str], doc("One fact each: which GPU, which file.")] = []
+    next_step: Annotated[str, doc("What to do about it.")] = ""
+
+
 class DriverStatus(Base, frozen=True, kw_only=True):
     owner: Annotated[
         str, doc("Who installed the driver; empty while unknown.", enum=("", "host", "container", "none"))
@@ -131,6 +142,7 @@ class GPUNodeStatus(Base, frozen=True, kw_only=True):
     healthy: Annotated[int, doc("GPUs that are healthy.")] = 0
     reason: Annotated[str, doc("Reason of the first broken link, or of an unhealthy device.")] = ""
     devices: Annotated[list[DeviceStatus], doc("One row per GPU.")] = []
+    operands: Annotated[list[OperandStatus], doc("Daemons that the chain does not depend on.")] = []
     driver: Annotated[DriverStatus, doc("The driver in use.")] = block(DriverStatus)
     runtime: Annotated[RuntimeStatus, doc("The container runtime.")] = block(RuntimeStatus)
     requests: Annotated[list[FreeObject], doc("What the agent asks the controller to do.")] = []

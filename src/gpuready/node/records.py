@@ -36,3 +36,16 @@ PLUGIN_RECORD = {
     "cdi": {"driverVersion": str},
     "allocations": {"count": int, "repeated": [Needed(_REPEATED, ("resource", "ids", "time"))]},
 }
+
+# Of a daemon that no link of the chain speaks for: what it says of itself, shown in GPUNode.status.operands.
+OPERAND_RECORD = Needed(
+    {
+        "bootId": str,
+        "state": str,
+        "reason": str,
+        "message": str,
+        "details": [str],
+        "nextStep": str,
+    },
+    ("state", "reason"),
+)

@@ -114,6 +114,7 @@ class Operand:
     external      its image only exists outside: what the policy leaves open comes from the release table
     waits_for     links whose gates its daemon waits for
     access        what the account of the original's image may do
+    reports_by_record   no link speaks for our daemon: its record does, through GPUNode.status.operands
     check         (policy) -> why our daemon would refuse to start with these settings
     no_effect     flavour -> path under spec -> why that field does nothing; None: while it is not deployed
     """
@@ -127,6 +128,7 @@ class Operand:
     original: Objects | None = None
     external: bool = False
     waits_for: tuple[Link, ...] = ()
+    reports_by_record: bool = False
     access: Access = field(default_factory=Access)
     check: Callable[[ClusterPolicy], Refusal | None] = field(default=lambda policy: None)
     no_effect: Mapping[Flavour | None, Mapping[str, str]] = field(default_factory=dict)

@@ -25,6 +25,14 @@ class LinkSummary(msgspec.Struct, frozen=True, gc=False, rename="camel"):
         return self.state in _WHOLE
 
 
+class OperandSummary(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    name: str
+    state: str = ""
+    reason: str = ""
+    message: str = ""
+    next_step: str = ""
+
+
 class DriverSummary(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     owner: str = ""
     version: str = ""
@@ -32,6 +40,7 @@ class DriverSummary(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 class StatusSummary(msgspec.Struct, rename="camel"):
     chain: tuple[LinkSummary, ...] = ()
+    operands: tuple[OperandSummary, ...] = ()
     driver: DriverSummary = msgspec.field(default_factory=DriverSummary)
     gpus: int = 0
     healthy: int = 0
@@ -42,6 +51,7 @@ class StatusSummary(msgspec.Struct, rename="camel"):
     def __post_init__(self) -> None:
         """Nodes that are well say the same."""
         self.chain = shared(tuple(shared(row) for row in self.chain))
+        self.operands = shared(tuple(shared(row) for row in self.operands))
         self.driver = shared(self.driver)
 
 
@@ -62,6 +72,9 @@ class GPUNodeSummary(msgspec.Struct):
             if row.link == link:
                 return row
         return None
+
+    def find_operand(self, name: str) -> OperandSummary | None:
+        return next((row for row in self.status.operands if row.name == name), None)
 
     def is_whole(self, link: Link) -> bool:
         row = self.find_link(link)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from gpuready import names
@@ -93,8 +93,14 @@ def _has_no_devices(summary: GPUNodeSummary | None) -> bool:
 
 
 def _reports_to_nobody(plan: OperandPlan) -> bool:
-    """NVIDIA's daemons leave no record; of the driver alone the node agent sees what it does."""
-    return plan.flavour is Flavour.ORIGINAL and plan.operand.link is not Link.DRIVER
+    """NVIDIA's daemons leave no record; of the driver alone the node agent sees what it does.
+
+    Of ours that no link speaks for the pods are counted, too: a record says why, but a daemon that was killed
+    leaves its last one behind.
+    """
+    if plan.flavour is Flavour.OWN:
+        return plan.operand.reports_by_record
+    return plan.operand.link is not Link.DRIVER
 
 
 def _row_by_pods(plan: OperandPlan, row: Row, seen: Observed) -> Row:
@@ -113,12 +119,34 @@ def _row_by_pods(plan: OperandPlan, row: Row, seen: Observed) -> Row:
     if missing := _missing(plan, (), seen):
         return {**row, "state": NOT_READY, "reason": "DaemonSetMissing", "message": missing}
     if row["ready"] < row["desired"]:
+        if own := _own_words(plan, seen, (State.BROKEN, State.WAITING)):
+            return {**row, "state": NOT_READY, "reason": own[0], "message": own[1]}
         step = f"kubectl get pods -l app={wanted[0]}, or gpuready doctor"
         message = f"{wanted[0]}: {row['ready']} of {counted(row['desired'], 'pod')} ready; next: {step}"
         return {**row, "state": NOT_READY, "reason": PODS_NOT_READY, "message": message}
     if rolling := _rolling(plan, seen):
         return {**row, "state": NOT_READY, "reason": "RollingOut", "message": rolling}
-    return {**row, "state": READY, "reason": "Ready", "message": ""}
+    reason, message = _own_words(plan, seen, (State.DEGRADED,)) or ("Ready", "")
+    return {**row, "state": READY, "reason": reason, "message": message}
+
+
+def _own_words(plan: OperandPlan, seen: Observed, states: Collection[str]) -> tuple[str, str] | None:
+    """Reason and message of the first node whose daemon is in one of these states, by its own record."""
+    if not plan.operand.reports_by_record or plan.flavour is not Flavour.OWN:
+        return None
+    members = [node for node in seen.nodes if node.labels.get(plan.operand.deploy_label) == "true"]
+    found = [
+        (node.name, row)
+        for node in members
+        if (summary := seen.gpu_nodes.get(node.name))
+        and (row := summary.find_operand(plan.operand.name))
+        and row.state in states
+    ]
+    if not found:
+        return None
+    name, row = found[0]
+    step = f"; next: {row.next_step}" if row.next_step else ""
+    return row.reason, f"{name}: {row.message}{step}{_others(found)}"
 
 
 def told(refusal: Refusal) -> str:

@@ -32,6 +32,7 @@ class View:
     gpu_node    the GPUNode exists
     inventory   what NVML told of this driver; None when it told nothing
     record      the device plugin's record of this boot, as it stands in the file
+    operands    what daemons say that no link speaks for, as rows of GPUNode.status.operands
     held        replicas that pods hold, by uuid of the GPU; None when the kubelet was not asked
     settled     nothing about plugin and kubelet has changed for a while
     """
@@ -45,6 +46,7 @@ class View:
     machine: Machine = field(default_factory=Machine)
     inventory: Inventory | None = None
     record: Mapping[str, Any] | None = None
+    operands: tuple[Mapping[str, Any], ...] = ()
     held: Mapping[str, int] | None = None
     settled: bool = True
     label_source: LabelSource = LabelSource.AGENT

@@ -15,7 +15,7 @@ from gpuready import names
 from gpuready.chain import driver
 from gpuready.kube.cache import WatchCache
 from gpuready.kube.trimmed import Node
-from gpuready.node import desired, gates
+from gpuready.node import desired, gates, operand_records
 from gpuready.node.links import device_plugin as plugin_files
 from gpuready.node.links import discovery as machine_files
 from gpuready.node.links.driver import DriverLink, KernelLook, Look, paths_to_watch
@@ -101,6 +101,7 @@ class Observer:
             *(self.gates_dir / gate for gate in (*ours, names.DRIVER_CTR_READY)),
             *(gates.record_path(self.gates_dir, gate) for gate in ours),
             self.records_dir / plugin_files.RECORD,
+            *(operand_records.path_of(self.records_dir, name) for name in operand_records.OPERANDS),
             desired.path_of(self.desired_dir, PLUGIN),
             self.cdi_file,
         ]
@@ -143,6 +144,7 @@ class Observer:
             machine=self._machine,
             inventory=self.link.inventory(seen),
             record=record,
+            operands=operand_records.find_rows(self.records_dir, self.boot_id),
             settled=self._settling.is_settled(stamp, self._clock()),
             label_source=source_of(self._settings.label_source, node.metadata.annotations if node else {}),
         )

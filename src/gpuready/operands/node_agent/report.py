@@ -39,6 +39,7 @@ def status_of(
         "healthy": sum(device["health"] == "Healthy" for device in devices),
         "reason": summary.reason(judgement.verdicts),
         "devices": devices,
+        **({"operands": [dict(row) for row in view.operands]} if view.operands else {}),
         "driver": _driver(view, judgement),
         "runtime": _runtime(view),
         "uninstalled": False,

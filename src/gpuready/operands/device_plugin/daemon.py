@@ -22,16 +22,17 @@ from gpuready.gpu.feed import Fact, Feed, InventoryTaken, LibraryReplaced, Pace,
 from gpuready.gpu.inventory import GPU
 from gpuready.gpu.xid import policy_from_env
 from gpuready.log import get_logger
+from gpuready.node import driver_place as driver
+from gpuready.node.driver_gate import Gate, read_gate
+from gpuready.node.driver_place import Driver
 from gpuready.node.health_http import serve_health
 from gpuready.node.inotify import Changes
 from gpuready.node.kubelet.plugins import Plugins
 from gpuready.node.root import Root, boot_id
-from gpuready.operands.device_plugin import desired, driver, fleet
+from gpuready.operands.device_plugin import desired, fleet
 from gpuready.operands.device_plugin.cdi_file import Place, Written, refresh
 from gpuready.operands.device_plugin.config import Chosen, Effective
-from gpuready.operands.device_plugin.driver import Driver
 from gpuready.operands.device_plugin.fleet import Fleet
-from gpuready.operands.device_plugin.gate import Gate, read_gate
 from gpuready.operands.device_plugin.ledger import Ledger
 from gpuready.operands.device_plugin.offers import offers_of, topology_of
 from gpuready.operands.device_plugin.record import record_of

@@ -69,6 +69,7 @@ _OTHER_MODULES = (
     "overlay 151552 0 - Live 0x0000000000000000\nbr_netfilter 32768 0 - Live 0x0000000000000000\n"
 )
 _DEVICES = "Character devices:\n  1 mem\n  5 /dev/tty\n{nvidia}226 drm\n\nBlock devices:\n259 blkext\n"
+_INSTANCES, _COMPUTE_INSTANCES = 15, 8  # that a GPU may have at most, as the module counts them
 _NVIDIA_DEVICES = "195 nvidia\n195 nvidiactl\n235 nvidia-caps\n510 nvidia-uvm\n"
 
 
@@ -200,6 +201,7 @@ def _write_module(root: Path, version: str, gpus: list[GpuInfo]) -> None:
     )
     for gpu in gpus:
         _write(root / "proc/driver/nvidia/gpus" / gpu.pci_address / "information", _information(gpu))
+    _write(root / "proc/driver/nvidia-caps/mig-minors", _mig_minors(len(gpus)))
     for module, users in _MODULES.items():
         _write(root / "sys/module" / module / "version", f"{version}\n")
         _write(root / "sys/module" / module / "refcnt", f"{len(users)}\n")
@@ -216,7 +218,8 @@ def _write_without_module(root: Path) -> None:
         node.unlink()
     for module in _MODULES:
         shutil.rmtree(root / "sys/module" / module, ignore_errors=True)
-    shutil.rmtree(root / "proc/driver/nvidia", ignore_errors=True)
+    for name in ("nvidia", "nvidia-caps"):
+        shutil.rmtree(root / "proc/driver" / name, ignore_errors=True)
     _write(root / "proc/modules", _OTHER_MODULES)
     _write(root / "proc/devices", _DEVICES.format(nvidia=""))
 
@@ -231,6 +234,17 @@ def _information(gpu: GpuInfo) -> str:
         f"Device Minor: \t {gpu.minor}\n"
         f"GPU Excluded:\t No\n"
     )
+
+
+def _mig_minors(gpus: int) -> str:
+    """Every capability that there could be, whether its instance exists or not: a module's list is fixed."""
+    lines = ["config 1", "monitor 2"]
+    for gpu in range(gpus):
+        for gi in range(_INSTANCES):
+            first = 3 + (gpu * _INSTANCES + gi) * (_COMPUTE_INSTANCES + 1)
+            lines.append(f"gpu{gpu}/gi{gi}/access {first}")
+            lines += [f"gpu{gpu}/gi{gi}/ci{ci}/access {first + 1 + ci}" for ci in range(_COMPUTE_INSTANCES)]
+    return "\n".join(lines) + "\n"
 
 
 def _write(path: Path, text: str) -> None:

@@ -146,11 +146,14 @@ def _gpus(
 def _capability_nodes(
     gpus: Iterable[GPU], capabilities: Capabilities, nodes: Nodes
 ) -> dict[str, tuple[DeviceNode, ...]]:
-    return {
-        partition.uuid: tuple(nodes.at(capabilities.of_partition(gpu, partition)))
-        for gpu in gpus
-        for partition in gpu.partitions
-    }
+    found = {}
+    for gpu in gpus:
+        for partition in gpu.partitions:
+            paths = capabilities.of_partition(gpu, partition)
+            there = {node.path: node for node in nodes.at(paths)}
+            made = [there.get(path) or capabilities.described(path) for path in paths]
+            found[partition.uuid] = tuple(node for node in made if node)
+    return found
 
 
 def _others(host: Tree, nodes: Nodes) -> list[Spec]:

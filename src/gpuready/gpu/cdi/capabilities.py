@@ -8,13 +8,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from gpuready.gpu.cdi.model import DeviceNode
 from gpuready.gpu.inventory import GPU
 from gpuready.gpu.nvml import Partition
 from gpuready.gpu.tree import Tree
 
 MINORS_FILE = "/proc/driver/nvidia-caps/mig-minors"
 CAPABILITIES_DIR = "/proc/driver/nvidia/capabilities"
+_MAJOR = re.compile(r"^\s*(\d+)\s+nvidia-caps$", re.MULTILINE)
 _MINOR = re.compile(r"^DeviceFileMinor:\s*(\d+)\s*$", re.MULTILINE)
+_MODE = 0o444  # as nvidia-modprobe makes them
 _LINE = re.compile(r"^(\S+)\s+(\d+)\s*$", re.MULTILINE)
 
 
@@ -41,6 +44,14 @@ class Capabilities:
     def of_mig(self) -> list[str]:
         """Nodes that allow to configure and to monitor MIG on every GPU."""
         return [path for name in ("config", "monitor") if (path := self._node(name))]
+
+    def described(self, path: str) -> DeviceNode | None:
+        """The node of a capability that the host has not made yet; None while its module is not loaded."""
+        major = _MAJOR.search(self._kernel.read_text("/proc/devices") or "")
+        minor = path.rpartition("nvidia-cap")[2]
+        if major is None or not minor.isdigit():
+            return None
+        return DeviceNode(path, path, (int(major.group(1)), int(minor)), _MODE, is_made=True)
 
     def _node(self, name: str) -> str:
         minor = self._minors.get(name) or next(self._told(name), "")

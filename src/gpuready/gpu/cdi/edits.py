@@ -70,6 +70,8 @@ def node_row(node: DeviceNode) -> dict[str, Any]:
     row: dict[str, Any] = {"path": node.path}
     if node.host_path != node.path:
         row["hostPath"] = node.host_path
+    if node.is_made:
+        row["type"] = "c"
     if node.numbers is not None:
         major, minor = node.numbers
         row |= {"major": major, "minor": minor, "fileMode": node.mode}

@@ -175,7 +175,7 @@ def _add_partitions(
     for partition in gpu.partitions:
         caps = capabilities.get(partition.uuid, ())
         if len(caps) < 2:
-            left_out.append((partition.uuid, "its nodes in /dev/nvidia-caps do not exist"))
+            left_out.append((partition.uuid, "the kernel names no capability of it"))
             continue
         given = tuple(name_of_partition(gpu, partition, style) for style in styles)
         devices.append(Device(given, partition.uuid, (own, *caps)))

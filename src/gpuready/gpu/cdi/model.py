@@ -23,6 +23,7 @@ class DeviceNode:
     numbers    (major, minor); None where it is no character device (a simulated node)
     mode       permission bits
     gid        its group
+    is_made    the host has none, and the runtime makes it by its numbers
     """
 
     path: str
@@ -30,6 +31,7 @@ class DeviceNode:
     numbers: tuple[int, int] | None = None
     mode: int = 0
     gid: int = 0
+    is_made: bool = False
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,11 @@ def host_paths(spec: Mapping[str, Any]) -> list[str]:
 
 
 def host_paths_of(edits: Edits) -> list[str]:
-    found = [node.get("hostPath") or node["path"] for node in edits.get("deviceNodes") or ()]
+    nodes = edits.get("deviceNodes") or ()
+    # What is described in full is made by the runtime, if need be.
+    found = [
+        node.get("hostPath") or node["path"] for node in nodes if not (node.get("type") and node.get("major"))
+    ]
     found += [mount["hostPath"] for mount in edits.get("mounts") or ()]
     return found + [hook["path"] for hook in edits.get("hooks") or ()]
 

@@ -42,6 +42,7 @@ from gpuready.operands.toolkit.engine import Engine, Look
 from gpuready.operands.toolkit.host_exec import Host
 from gpuready.operands.toolkit.record import record_of
 from gpuready.operands.toolkit.settings import Settings
+from gpuready.operands.toolkit.specs import Specs
 from gpuready.operands.toolkit.transaction import Outcome, RolledBack
 
 NAME = "toolkit"
@@ -76,6 +77,7 @@ class Daemon:
         self._settings, self._root, self._host = settings, root, host
         self._boot = boot_id(root)
         self._engine = Engine(settings, host, root.join(settings.journal))
+        self._specs = Specs(settings, root)
         self._woken, self._stopped = asyncio.Event(), asyncio.Event()
         self._lock = OneToolkit(host.tree.resolve(settings.pid_file))
         self._look: Look | None = None
@@ -110,6 +112,7 @@ class Daemon:
         finally:
             for task in (health, follow):
                 task.cancel()
+            await self._specs.stop()
             self._lock.release()
 
     async def _sleep(self) -> None:
@@ -159,6 +162,8 @@ class Daemon:
             await self._without_wish()
             return
         self._was_wanted = True
+        if self._settings.cdi:
+            self._specs.keep()
         if self._engine.recover():
             log.warning("a change that was cut off was undone", next_step="it begins anew")
         self._look = await self._engine.look()
@@ -225,6 +230,7 @@ class Daemon:
             self._problem = Problem(WAITING_FOR_WISH, "for the node agent to say what is wanted of this node")
             return
         self._problem = Problem(WAITING_FOR_WISH, "nothing is wanted on this node any more")
+        await self._specs.remove()
         outcome = await self._engine.uninstall()
         if outcome.changed:
             log.info("runtime configuration restored", files=[each.path for each in outcome.changed])

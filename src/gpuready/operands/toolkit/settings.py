@@ -31,6 +31,8 @@ class Settings:
     cdi              the runtime injects CDI devices; the handlers are then the node's own low-level runtime
     low_level        programs to put behind the handlers, the first that the host has; names or paths
     install_dir      where NVIDIA's own runtime lies on the host, used without CDI
+    driver_root      where on the host the driver lies
+    library_dirs     folders of its libraries, where no search finds them
     restart_s        how long a restarted runtime may take to know the handlers
     """
 
@@ -45,6 +47,8 @@ class Settings:
     cdi: bool = True
     low_level: tuple[str, ...] = ("runc", "crun")
     install_dir: str = "/usr/local/nvidia"
+    driver_root: str = ""
+    library_dirs: tuple[str, ...] = ()
     pid_file: str = "/run/nvidia/toolkit/toolkit.pid"
     journal: str = names.TOOLKIT_JOURNAL
     gates_dir: str = ""
@@ -91,6 +95,8 @@ _ENV = {
     "cdi": ("CDI_ENABLED",),
     "low_level": ("NVIDIA_CONTAINER_RUNTIME_RUNTIMES",),
     "install_dir": ("ROOT",),
+    "driver_root": ("NVIDIA_DRIVER_ROOT",),
+    "library_dirs": ("GPUREADY_LIBRARY_DIRS",),
     "pid_file": ("TOOLKIT_PID_FILE",),
     "journal": ("GPUREADY_TOOLKIT_JOURNAL",),
     "gates_dir": (names.GATES_DIR_ENV,),
@@ -105,11 +111,12 @@ _KINDS: dict[str, type] = {
     "as_default": bool,
     "cdi": bool,
     "low_level": tuple,
+    "library_dirs": tuple,
     "health_port": int,
     "restart_s": float,
 }  # the others are text
 _WORDS = {"runtime": ("", *RUNTIMES), "restart_mode": ("", *RESTART_MODES)}
-_PATHS = ("config", "drop_in", "socket", "program", "install_dir", "journal", "pid_file")
+_PATHS = ("config", "drop_in", "socket", "program", "install_dir", "driver_root", "journal", "pid_file")
 
 
 def _parse(variable: str, text: str, kind: type) -> Any:

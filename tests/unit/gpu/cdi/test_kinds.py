@@ -93,7 +93,28 @@ def test_a_partition_without_its_nodes_is_left_out_and_the_others_stay(tmp_path:
 
     assert found.spec is not None
     assert [device["name"] for device in found.spec["devices"]] == ["0:0", "MIG-m0", "all"]
-    assert found.left_out == (("MIG-m1", "its nodes in /dev/nvidia-caps do not exist"),)
+    assert found.left_out == (("MIG-m1", "the kernel names no capability of it"),)
+
+
+def test_capabilities_that_the_host_has_no_nodes_of_are_made_by_the_runtime(tmp_path: Path) -> None:
+    gpus = [gpu(0, mig_enabled=True, partitions=(partition(0),))]
+    touch(tmp_path, "/proc/driver/nvidia-caps/mig-minors", "gpu0/gi1/access 12\ngpu0/gi1/ci0/access 13\n")
+    touch(tmp_path, "/proc/devices", "Character devices:\n195 nvidia\n235 nvidia-caps\n")
+    spec = built(tmp_path, gpus)["nvidia.com/gpu"].spec
+
+    assert spec is not None
+    rows = {row["name"]: row["containerEdits"]["deviceNodes"] for row in spec["devices"]}
+    assert rows["MIG-m0"][1:] == [
+        {
+            "path": f"/dev/nvidia-caps/nvidia-cap{minor}",
+            "type": "c",
+            "major": 235,
+            "minor": minor,
+            "fileMode": 0o444,
+            "permissions": "rwm",
+        }
+        for minor in (12, 13)
+    ]
 
 
 def test_older_kernel_modules_tell_each_capability_in_a_file_of_its_own(tmp_path: Path) -> None:

@@ -329,9 +329,12 @@ def images(policy_file: str, nodes_file: str | None, own_image: str, output: str
 @click.argument("policy", default="")
 @click.option("--timeout", "timeout_s", type=float, default=240, show_default=True, help="Seconds to wait.")
 @click.option("--crds", is_flag=True, help="Also delete the CRDs, and with them every object of theirs.")
+@click.option("--if-there", is_flag=True, help="A name that no policy has is no mistake.")
 @click.option("--kubeconfig", type=click.Path(dir_okay=False), help="As of `gpuready status`.")
 @click.option("--context", help="Context of the kubeconfig to use.")
-def uninstall(policy: str, timeout_s: float, crds: bool, kubeconfig: str | None, context: str | None) -> int:
+def uninstall(
+    policy: str, timeout_s: float, crds: bool, if_there: bool, kubeconfig: str | None, context: str | None
+) -> int:
     """Remove the ClusterPolicy and wait until the operator has cleaned every node.
 
     Run it while the operator still runs; what is left afterwards is the operator itself.
@@ -345,7 +348,13 @@ def uninstall(policy: str, timeout_s: float, crds: bool, kubeconfig: str | None,
     from gpuready.tools import uninstall as tool
 
     return tool.run(
-        policy, kubeconfig=kubeconfig, context=context, timeout_s=timeout_s, crds=crds, say=click.echo
+        policy,
+        kubeconfig=kubeconfig,
+        context=context,
+        timeout_s=timeout_s,
+        crds=crds,
+        if_there=if_there,
+        say=click.echo,
     )
 
 

@@ -5,6 +5,7 @@
     ├── AllocationError    an Allocate call that must be refused
     ├── HardwareError      NVML or the driver answered with an error
     ├── ApiError           the API server's answer (kube/errors.py refines it by status and reason)
+    ├── InternalError      a mistake of ours, met where the rest can go on without it
     └── UsageError         a command line or environment that makes no sense
 
 The same three sentences reach the log, the condition and the terminal.
@@ -49,3 +50,18 @@ class ApiError(GPUReadyError):
 
 class UsageError(GPUReadyError):
     """A command line or environment that makes no sense."""
+
+
+class InternalError(GPUReadyError):
+    """A mistake of ours; what went wrong with one object, operand or node must not stop the others."""
+
+    @classmethod
+    def of(cls, error: Exception) -> InternalError:
+        text = f"{INTERNAL}: {type(error).__name__}: {error}"
+        found = cls(text[:300], next_step="report it with the operator's log, which has the traceback")
+        found.__cause__ = error
+        return found
+
+
+# By these words it is known again in a text.
+INTERNAL = "internal error"

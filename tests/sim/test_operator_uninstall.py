@@ -34,6 +34,7 @@ from tests.sim.operator_cluster import (
     wait_process,
 )
 
+from gpuready.cli import main
 from gpuready_sim.client import CONFIG_MAPS, DAEMON_SETS, NODES, SERVICE_ACCOUNTS
 from gpuready_sim.cluster.handle import Cluster
 
@@ -120,6 +121,19 @@ async def test_a_policy_that_comes_and_goes_in_haste_leaves_nothing(cluster, ope
         assert _files_on(cluster.node_root(node)) == []
     await cluster.apply(policy())
     await ready(cluster)
+
+
+async def test_a_policy_of_another_name_is_a_mistake_that_names_the_right_one(cluster, operator, capfd):
+    await cluster.apply(policy())
+    asked = ["uninstall", "cluster-polcy", "--kubeconfig", str(cluster.kubeconfig)]
+
+    assert await asyncio.to_thread(main, asked) == 2
+
+    said = capfd.readouterr().err
+    assert "there is no ClusterPolicy cluster-polcy" in said
+    assert f"the ClusterPolicies are {POLICY}" in said
+    assert await asyncio.to_thread(main, [*asked, "--if-there"]) == 0
+    assert await cluster.client.get(POLICIES, POLICY)
 
 
 async def test_an_operator_that_starts_on_a_dirty_cluster_without_a_policy_cleans_it(cluster, operator):

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from gpuready.controller.troubles import Troubles
-from gpuready.errors import GPUReadyError
+from gpuready.errors import GPUReadyError, InternalError
 from gpuready.kube.errors import ApiStatusError, Away, Conflict, is_passing
 from gpuready.kube.queue import WorkQueue
 from gpuready.log import get_logger
@@ -95,10 +95,10 @@ class Loop(ABC):
             # What may pass by itself is worth a word when it happens twice.
             self._put_off(key, exc, tell=not is_passing(exc) or self.queue.retries(key) > 0)
             return "failed"
-        except Exception:
+        except Exception as exc:
             # A mistake of ours in one object must not stop the others.
-            self.queue.add_rate_limited(key)
             self._log.exception("not reconciled", key=key)
+            self._put_off(key, InternalError.of(exc), tell=True)
             return "failed"
         self.queue.forget(key)
         self.troubles.over(key)

@@ -6,7 +6,7 @@ and of every original image that it may install.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gpuready import names
@@ -37,13 +37,20 @@ def operator_objects(namespace: str) -> list[Object]:
         _role(
             "ClusterRole",
             {"name": OPERATOR},
-            [*_cluster_rules(namespace), *node_agent.RULES, *_granted("in_cluster")],
+            [
+                *_cluster_rules(namespace),
+                *node_agent.RULES,
+                *_each_once(rule for operand in registry.OPERANDS for rule in operand.access.in_cluster),
+            ],
         ),
         _binding("ClusterRole", {"name": OPERATOR}, subject),
         _role(
             "Role",
             {"name": OPERATOR, "namespace": namespace},
-            [*_namespace_rules(), *_granted("in_namespace")],
+            [
+                *_namespace_rules(),
+                *_each_once(rule for operand in registry.OPERANDS for rule in operand.access.in_namespace),
+            ],
         ),
         _binding("Role", {"name": OPERATOR, "namespace": namespace}, subject),
     ]
@@ -83,10 +90,13 @@ def _namespace_rules() -> list[Object]:
     ]
 
 
-def _granted(where: str) -> list[Object]:
-    """The rules of the operands' accounts, each once, in the registry's order."""
-    rules = [rule for operand in registry.OPERANDS for rule in getattr(operand.access, where)]
-    return [rule for place, rule in enumerate(rules) if rule not in rules[:place]]
+def _each_once(rules: Iterable[Object]) -> list[Object]:
+    """In the order given: several operands may do the same."""
+    found: list[Object] = []
+    for rule in rules:
+        if rule not in found:
+            found.append(rule)
+    return found
 
 
 def _rule(group: str, resources: Sequence[str], verbs: Sequence[str]) -> Object:

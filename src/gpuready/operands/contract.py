@@ -14,13 +14,14 @@ from typing import Any
 from gpuready.api import images
 from gpuready.api.clusterpolicy import ClusterPolicy
 from gpuready.chain.verdict import Link
-from gpuready.errors import PolicyError
+from gpuready.errors import InternalError, PolicyError
 
 KubeObject = dict[str, Any]
 # Why an operand is refused: the policy's env would end our daemon, or its objects cannot be built as asked.
-# Or its pods would name what is not there.
+# Or its pods would name what is not there, or an image by a name that no image can have. Or we are wrong.
 ENV_INVALID, NOT_POSSIBLE, REFERENCE_MISSING = "EnvInvalid", "NotPossible", "ReferenceMissing"
-REFUSALS = (ENV_INVALID, NOT_POSSIBLE, REFERENCE_MISSING)
+IMAGE_INVALID, INTERNAL_ERROR = "ImageInvalid", "InternalError"
+REFUSALS = (ENV_INVALID, NOT_POSSIBLE, REFERENCE_MISSING, IMAGE_INVALID, INTERNAL_ERROR)
 # Why an original is not ready: its daemons report to nobody, so its pods are counted.
 PODS_NOT_READY = "PodsNotReady"
 
@@ -86,6 +87,11 @@ class Refusal:
     def of(cls, error: PolicyError) -> Refusal:
         said = f"{error.what} ({error.why})" if error.why else error.what
         return cls(NOT_POSSIBLE, said, error.next_step or "correct the policy")
+
+    @classmethod
+    def of_bug(cls, error: Exception) -> Refusal:
+        found = InternalError.of(error)
+        return cls(INTERNAL_ERROR, found.what, found.next_step)
 
     def to_json(self) -> KubeObject:
         return {"reason": self.reason, "message": self.message, "nextStep": self.next_step}

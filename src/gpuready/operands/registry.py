@@ -7,6 +7,7 @@ moment it takes to clean up.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 from gpuready.api.clusterpolicy import ClusterPolicy
@@ -82,6 +83,7 @@ def fields_without_effect(policy: ClusterPolicy) -> list[str]:
     """
     rows: dict[str, str] = {}
     for operand in OPERANDS:
-        flavour = operand.flavour(policy) if operand.enabled(policy) else None
-        rows |= operand.no_effect.get(flavour, {})
+        with suppress(Exception):  # a mistake of ours is told where its objects are built
+            flavour = operand.flavour(policy) if operand.enabled(policy) else None
+            rows |= operand.no_effect.get(flavour, {})
     return without_effect(policy, rows)

@@ -159,6 +159,52 @@ async def test_a_daemonset_just_changed_is_not_ready_before_its_controller_has_s
     assert api.written["observedGeneration"] == 1
 
 
+async def test_a_mistake_of_ours_with_one_object_stops_no_other_and_is_told():
+    api = FakeApi(clusterpolicies=[policy()])
+    api.refuse["gpuready-node-agent"] = KeyError("spec")  # type: ignore[assignment]
+
+    async with controller(api) as made:
+        with pytest.raises(GPUReadyError):
+            await made.policy.reconcile("policy")
+
+    assert f"apply daemonsets {PLUGIN}" in api.sent
+    error = next(row for row in api.written["conditions"] if row["type"] == "Error")
+    assert error["reason"] == "InternalError"
+    assert "node agent: internal error: KeyError: 'spec'" in error["message"]
+
+
+async def test_a_pass_that_our_own_mistake_ends_says_so_in_the_last_status(monkeypatch):
+    api = FakeApi(clusterpolicies=[policy()])
+    async with controller(api) as made:
+        monkeypatch.setattr(made.policy, "_view", lambda: {}["gone"])
+        await run_until(made.policy, lambda: "patch clusterpolicies p" in api.sent)
+
+    ready, error = api.written["conditions"][:2]
+    assert (api.written["state"], ready["status"], error["reason"]) == ("notReady", "False", "InternalError")
+    assert "internal error: KeyError: 'gone'" in error["message"]
+    assert "report it with the operator's log" in error["message"]
+
+
+@pytest.mark.parametrize("name", ["labelling", "nodes"])
+async def test_a_mistake_of_ours_with_one_node_is_told_with_its_name_and_the_others_go_on(name, monkeypatch):
+    api = FakeApi(clusterpolicies=[policy()], nodes=[gpu_node(f"g{number}") for number in range(5)])
+    async with controller(api) as made:
+        loop = getattr(made, name)
+        right, done = loop.reconcile, set()
+
+        async def reconcile(key: str) -> None:
+            if key == "g3":
+                raise ZeroDivisionError("of nothing")
+            await right(key)
+            done.add(key)
+
+        monkeypatch.setattr(loop, "reconcile", reconcile)
+        await run_until(loop, lambda: len(done) == 4 and bool(loop.troubles.texts()))
+
+    (text,) = loop.troubles.texts()
+    assert text.startswith(f"{name} of g3: internal error: ZeroDivisionError: of nothing")
+
+
 async def test_an_api_server_that_is_away_is_no_failure_of_any_object():
     api = FakeApi(clusterpolicies=[policy()])
     api.refuse[PLUGIN] = Away("no answer")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from gpuready.controller.policy.status import (
     new_problem,
     status_of,
 )
+from gpuready.operands import registry
 from gpuready.operands.contract import ClusterView, NodeFacts
 
 NOW = "2026-11-29T12:00:00Z"
@@ -249,6 +251,73 @@ def test_a_refused_operand_is_a_reason_of_its_own_and_worth_an_event():
     assert (result["nodes"]["ready"], result["nodes"]["brokenBy"]) == (0, {"device-plugin": 1})
 
 
+def broken_operand(name: str, **parts: Any) -> tuple[Any, ...]:
+    """The registry with one operand whose code is wrong."""
+    return tuple(replace(each, **parts) if each.name == name else each for each in registry.OPERANDS)
+
+
+@pytest.mark.parametrize("part", ["own", "enabled", "check"])
+def test_a_mistake_of_ours_in_one_operand_is_told_and_the_others_go_on(part, monkeypatch):
+    def wrong(*_: Any) -> Any:
+        raise KeyError("gpus")
+
+    monkeypatch.setattr(registry, "OPERANDS", broken_operand("device-plugin", **{part: wrong}))
+    plan = planned()
+    assert "nvidia-driver-daemonset" in daemonsets(plan)
+    assert "device-plugin" in plan.refused, "what runs of it is not pruned"
+    result = status_of(read(raw()), plan, Observed([deployed()], {"g1": gpu_node()}), "gpu-operator", NOW)
+    row = next(row for row in result["operands"] if row["name"] == "device-plugin")
+    assert (row["state"], row["reason"]) == ("notReady", "InternalError")
+    assert "internal error: KeyError: 'gpus'; next: report it" in row["message"]
+    assert result["conditions"][1]["reason"] == "InternalError"
+    assert new_problem({}, result), "worth an Event"
+
+
+def test_a_mistake_of_ours_in_what_is_said_of_one_operand_is_told_in_its_row(monkeypatch):
+    plan = planned()
+    odd = {"nvidia-device-plugin-daemonset": {"spec": {}, "metadata": None}}
+    seen = Observed([deployed()], {"g1": gpu_node()}, {**daemonsets(plan), **odd})
+    result = status_of(read(raw()), plan, seen, "gpu-operator", NOW)
+    rows = {row["name"]: row["reason"] for row in result["operands"]}
+    assert rows["device-plugin"] == "InternalError"
+    assert rows["driver"] != "InternalError"
+
+
+@pytest.mark.parametrize(
+    ("block", "field", "said"),
+    [
+        ({"repository": "nvcr.io/NVIDIA"}, "spec.toolkit.repository", "capital letters"),
+        ({"image": "Toolkit"}, "spec.toolkit.image", "capital letters"),
+        ({"version": "v1.0-"}, "", ""),
+        ({"version": ".v1"}, "spec.toolkit.version", "[:TAG]"),
+        ({"version": "a:b"}, "spec.toolkit.version", "[:TAG]"),
+        ({"repository": "nvcr.io//nvidia"}, "spec.toolkit.repository", "PATH"),
+        ({"repository": "https://nvcr.io/nvidia"}, "spec.toolkit.repository", "PATH"),
+        ({"version": "sha256:abc"}, "spec.toolkit.version", "@DIGEST"),
+        ({"version": "sha256:" + "a" * 64}, "", ""),
+        ({"repository": "registry.local:5000/nvidia"}, "", ""),
+    ],
+)
+def test_an_image_by_a_name_that_none_can_have_is_named_and_not_rolled_out(block, field, said):
+    named = {"enabled": True, "repository": "nvcr.io/nvidia", "image": "toolkit", "version": "v1", **block}
+    plan = planned(toolkit=named)
+    (toolkit,) = (each for each in plan.operands if each.operand.name == "toolkit")
+    if not field:
+        assert toolkit.refusal is None
+        return
+    assert toolkit.objects == ()
+    assert toolkit.refusal.reason == "ImageInvalid"
+    assert f"({field})" in toolkit.refusal.message
+    assert said in toolkit.refusal.message
+    assert toolkit.refusal.next_step == f"correct {field}"
+
+
+def test_a_nonsense_mirror_is_named_too():
+    plan = planned(gpuready={"registry": "mirror.example.com/GPU"})
+    refused = {each.operand.name: each.refusal.message for each in plan.operands if each.refusal}
+    assert "(spec.gpuready.registry): names of images have no capital letters" in refused["driver"]
+
+
 def test_an_operand_that_is_refused_is_left_as_it_runs():
     owned = planned().objects
     plan = planned(devicePlugin=BANANA)
@@ -370,25 +439,52 @@ def test_a_degraded_link_counts_as_whole():
 
 
 @pytest.mark.parametrize(
-    ("strategy", "generation", "updated", "expected"),
+    ("strategy", "generation", "updated", "ready", "expected"),
     [
-        pytest.param("RollingUpdate", 1, 2, "notReady", id="the new text is not seen yet"),
-        pytest.param("RollingUpdate", 2, 1, "notReady", id="one pod is still the old one"),
-        pytest.param("RollingUpdate", 2, 2, "ready", id="all pods are new"),
-        pytest.param("OnDelete", 2, 0, "ready", id="the user replaces them"),
+        pytest.param("RollingUpdate", 1, 2, 2, "notReady", id="the new text is not seen yet"),
+        pytest.param("RollingUpdate", 2, 1, 2, "notReady", id="one pod is still the old one"),
+        pytest.param("RollingUpdate", 2, 2, 1, "notReady", id="one of the new pods is starting"),
+        pytest.param("RollingUpdate", 2, 2, 2, "ready", id="all pods are new"),
+        pytest.param("OnDelete", 2, 0, 1, "ready", id="the user replaces them"),
     ],
 )
-def test_an_operand_whose_pods_are_being_replaced_is_not_ready(strategy, generation, updated, expected):
+def test_an_operand_whose_pods_are_being_replaced_is_not_ready(
+    strategy, generation, updated, ready, expected
+):
     active = read(raw())
     plan = plan_of(active, active.policy, view())
     live = {name: dict(obj) for name, obj in daemonsets(plan).items()}
     plugin = live["nvidia-device-plugin-daemonset"]
-    counts = {"desiredNumberScheduled": 2, "updatedNumberScheduled": updated}
+    counts = {"desiredNumberScheduled": 2, "updatedNumberScheduled": updated, "numberReady": ready}
     plugin["metadata"] = {**plugin["metadata"], "generation": 2}
     plugin["spec"] = {**plugin["spec"], "updateStrategy": {"type": strategy}}
     plugin["status"] = {"observedGeneration": generation, **counts}
     result = status_of(active, plan, Observed([deployed()], {"g1": gpu_node()}, live), "gpu-operator", NOW)
     assert result["state"] == expected
+
+
+def test_a_pod_alone_does_not_take_back_that_an_operand_is_ready():
+    active = read(raw())
+    plan = plan_of(active, active.policy, view())
+    live = daemonsets(plan)
+    counts = {"desiredNumberScheduled": 2, "updatedNumberScheduled": 2, "numberReady": 1}
+    live["nvidia-device-plugin-daemonset"]["status"] = counts
+    seen = Observed([deployed()], {"g1": gpu_node()}, live)
+    before = {"operands": [{"name": "device-plugin", "enabled": True, "state": "ready"}]}
+    assert status_of(active, plan, seen, "gpu-operator", NOW)["state"] == "notReady"
+    active = replace(active, raw={**active.raw, "status": before})
+    assert status_of(active, plan, seen, "gpu-operator", NOW)["state"] == "ready"
+
+
+def test_of_an_operand_that_has_just_been_made_nobody_says_that_it_was_changed():
+    active = read(raw())
+    plan = plan_of(active, active.policy, view())
+    live = daemonsets(plan)
+    plugin = live["nvidia-device-plugin-daemonset"]
+    live["nvidia-device-plugin-daemonset"] = {**plugin, "metadata": {**plugin["metadata"], "generation": 1}}
+    result = status_of(active, plan, Observed([deployed()], {"g1": gpu_node()}, live), "gpu-operator", NOW)
+    row = next(row for row in result["operands"] if row["name"] == "device-plugin")
+    assert row["message"] == "nvidia-device-plugin-daemonset has just been made, its pods are about to start"
 
 
 @pytest.mark.parametrize("reason", ["DriverOutdated", "DriverPodFailing"])

@@ -13,7 +13,8 @@ from gpuready.controller.policy.operand_rows import NOT_IMPLEMENTED, NOT_READY, 
 from gpuready.controller.policy.plan import Plan
 from gpuready.controller.upgrade import budget
 from gpuready.controller.upgrade.budget import Budget, DriverNode
-from gpuready.operands.contract import REFUSALS
+from gpuready.errors import INTERNAL
+from gpuready.operands.contract import INTERNAL_ERROR, REFUSALS
 
 CRD_OUTDATED = "CRDOutdated"
 
@@ -37,32 +38,34 @@ def _ready_and_error(
     if active.problems:
         text = "; ".join(problem.message for problem in active.problems)
         if active.outdated:
-            return _not_ready(CRD_OUTDATED, f"{text}. What runs is left as it is", CRD_OUTDATED)
-        return _not_ready("PolicyInvalid", f"{text}. What runs is left as it is")
+            return not_ready(CRD_OUTDATED, f"{text}. What runs is left as it is", CRD_OUTDATED)
+        return not_ready("PolicyInvalid", f"{text}. What runs is left as it is")
     waiting = [row for row in operands if row["state"] == NOT_READY]
     failed = [_text(row) for row in waiting if row["reason"] == "ApplyFailed"]
     ours = f"/{seen.agent_name}"
     failed += [f"node agent: {why}" for key, why in seen.failures.items() if key.endswith(ours)]
     failed += seen.troubles
     if failed:
-        return _not_ready("ReconcileFailed", "; ".join(failed))
+        ours_to_mend = any(INTERNAL in text for text in failed)
+        return not_ready(INTERNAL_ERROR if ours_to_mend else "ReconcileFailed", "; ".join(failed))
     refused = [_text(row) for row in waiting if row["reason"] in REFUSALS]
     if plan and plan.agent_refusal:
         refused.insert(0, f"node agent: {told(plan.agent_refusal)}")
     if refused:
-        return _not_ready("OperandRefused", "; ".join(dict.fromkeys(refused)))
+        reason = INTERNAL_ERROR if plan and plan.bugs else "OperandRefused"
+        return not_ready(reason, "; ".join(dict.fromkeys(refused)))
     if waiting:
-        return _not_ready("OperandNotReady", _joined(waiting))
+        return not_ready("OperandNotReady", _joined(waiting))
     if hidden := _still_hidden(active, seen):
         why = f" ({hidden[0].silence})" if hidden[0].silence else ""
         listed = some(node.name for node in hidden)
-        return _not_ready("Discovering", f"{listed}: nobody has looked for GPUs there yet{why}")
+        return not_ready("Discovering", f"{listed}: nobody has looked for GPUs there yet{why}")
     gpu_nodes = [node for node in seen.nodes if node.labels.get(names.GPU_PRESENT) == "true"]
     if not gpu_nodes:
         return _ready("NoGPUNodes", f"no node with an NVIDIA GPU is known{_and_undiscovered(seen)}")
     unknown = [node.name for node in gpu_nodes if node.name not in seen.gpu_nodes]
     if unknown:
-        return _not_ready("OperandNotReady", f"the node agent has not reported on {some(unknown)}")
+        return not_ready("OperandNotReady", f"the node agent has not reported on {some(unknown)}")
     remarks = [row for row in operands if row["state"] == READY and row["message"]]
     text = f"every installed operand is ready on every node it belongs to{_and_undiscovered(seen)}"
     if missing := [row["name"] for row in operands if row["state"] == NOT_IMPLEMENTED]:
@@ -89,7 +92,7 @@ def _ready(reason: str, message: str) -> tuple[Row, Row]:
     )
 
 
-def _not_ready(reason: str, message: str, ready_reason: str = "Error") -> tuple[Row, Row]:
+def not_ready(reason: str, message: str, ready_reason: str = "Error") -> tuple[Row, Row]:
     """`Error` is what the original gives as the reason of Ready=False; what it was is told by the other."""
     return (
         {"type": "Ready", "status": "False", "reason": ready_reason, "message": message[:1024]},

@@ -35,9 +35,10 @@ from gpuready.controller.policy.status import (
     ignored_status,
     new_problem,
     status_of,
+    status_of_bug,
 )
 from gpuready.controller.policy.view import facts_of, named_configs, view_of
-from gpuready.errors import ApiError, GPUReadyError
+from gpuready.errors import ApiError, GPUReadyError, InternalError
 from gpuready.kube.apply import ECHO_S, Applied, Applier, Change
 from gpuready.kube.client import KubeClient
 from gpuready.kube.errors import ApiStatusError, Away, Forbidden, NotFound, Unreachable, is_passing
@@ -93,6 +94,7 @@ class PolicyLoop(Loop):
         self._refusals = Refusals()
         self._failing: set[str] = set()  # objects that the last pass could not write
         self._told: dict[str, str] = {}
+        self._bugs: dict[str, str] = {}
         self._written: dict[str, float] = {}
         self._echoes = Echoes()
         self._ahead: dict[str, _Answer] = {}  # to our writes of DaemonSets that the cache does not show yet
@@ -106,7 +108,7 @@ class PolicyLoop(Loop):
     def begin(self) -> None:
         self._applier = Applier(self._client, fit=without_new_mark)
         self._refusals = Refusals()
-        self._failing, self._told, self._originals = set(), {}, None
+        self._failing, self._told, self._bugs, self._originals = set(), {}, {}, None
         self._written, self._echoes, self._rested_at, self._ahead = {}, Echoes(), 0.0, {}
         self.queue.add(KEY)
 
@@ -114,6 +116,11 @@ class PolicyLoop(Loop):
         began = time.thread_time()
         try:
             await self._pass()
+        except GPUReadyError:
+            raise
+        except Exception as exc:
+            await self._tell_bug(InternalError.of(exc))
+            raise
         finally:
             worked_s = time.thread_time() - began
             self._rested_at = time.monotonic() + min(LONGEST_REST_S, REST_PER_WORK * worked_s)
@@ -173,7 +180,16 @@ class PolicyLoop(Loop):
     def _plan(self, active: ActivePolicy, policy: ClusterPolicy) -> Plan:
         plan = plan_of(active, policy, self._view(), self._current.ignored())
         self._referred_to = plan.referred_to
+        self._log_bugs(plan)
         return plan
+
+    def _log_bugs(self, plan: Plan) -> None:
+        """With the traceback, which the status cannot hold, once for each."""
+        found = {name: repr(bug) for name, bug in plan.bugs}
+        for name, bug in plan.bugs:
+            if self._bugs.get(name) != found[name]:
+                self._log.error("operand not planned", operand=name, exc_info=bug)
+        self._bugs = found
 
     def _view(self) -> ClusterView:
         namespace = self._caches.namespace
@@ -234,6 +250,9 @@ class PolicyLoop(Loop):
             except ApiError as exc:
                 self._refusals.add(key, obj, exc)
                 failures[key] = exc
+            except Exception as exc:  # a mistake of ours with one object: the others are written
+                self._log.exception("object not written", object=key)
+                failures[key] = InternalError.of(exc)
         return failures
 
     def _hidden(self, kind: str) -> GPUReadyError | None:
@@ -347,6 +366,15 @@ class PolicyLoop(Loop):
         self.state = status["state"]
         if status["state"] == "ready":
             self.last_ready = time.time()
+
+    async def _tell_bug(self, error: InternalError) -> None:
+        """A pass that came to no end has no status of its own: the last one stands, and says so."""
+        active = self._current.active
+        if active is not None:
+            now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            status = status_of_bug(active, self._caches.namespace, str(error), now)
+            self.state = status["state"]
+            await self._write_status(active.raw, status)
 
     async def _write_status(self, raw: Mapping[str, Any], status: dict[str, Any]) -> None:
         if (raw.get("status") or {}) == status:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gpuready import names
@@ -13,14 +13,27 @@ from gpuready.controller.nodes.summary import GPUNodeSummary
 from gpuready.controller.policy.observed import NodeView, Observed
 from gpuready.controller.policy.plan import OperandPlan
 from gpuready.operands import registry
-from gpuready.operands.contract import PODS_NOT_READY, Flavour, KubeObject, Operand, Refusal
+from gpuready.operands.contract import INTERNAL_ERROR, PODS_NOT_READY, Flavour, KubeObject, Operand, Refusal
 
 Row = dict[str, Any]
 READY, NOT_READY = "ready", "notReady"
 NOT_IMPLEMENTED = "notImplemented"
 
 
-def operand_row(plan: OperandPlan, seen: Observed) -> Row:
+def operand_row(plan: OperandPlan, seen: Observed, *, was_ready: bool = False) -> Row:
+    """What our own code cannot say of one operand is said of that one alone.
+
+    was_ready   as the last status has it
+    """
+    try:
+        return _row(plan, seen, was_ready)
+    except Exception as exc:
+        row: Row = {"name": plan.operand.name, "enabled": plan.enabled, "desired": 0, "ready": 0}
+        message = told(Refusal.of_bug(exc))
+        return {**row, "flavour": "", "state": NOT_READY, "reason": INTERNAL_ERROR, "message": message}
+
+
+def _row(plan: OperandPlan, seen: Observed, was_ready: bool) -> Row:
     """A refused operand counts its nodes too: one that ran before the refusal still does."""
     operand = plan.operand
     row: Row = {"name": operand.name, "enabled": plan.enabled, "desired": 0, "ready": 0}
@@ -39,7 +52,7 @@ def operand_row(plan: OperandPlan, seen: Observed) -> Row:
     if missing := _missing(plan, members, seen):
         return {**row, "state": NOT_READY, "reason": "DaemonSetMissing", "message": missing}
     if not waiting:
-        if rolling := _rolling(plan, seen):
+        if rolling := _rolling(plan, seen) or ("" if was_ready else _starting(plan, seen)):
             return {**row, "state": NOT_READY, "reason": "RollingOut", "message": rolling}
         reason, message = _remark(plan, members, seen)
         return {**row, "state": READY, "reason": reason, "message": message}
@@ -171,17 +184,38 @@ def _missing(plan: OperandPlan, members: Sequence[NodeView], seen: Observed) -> 
 
 def _rolling(plan: OperandPlan, seen: Observed) -> str:
     """Ready speaks of what the policy asks for now, not of pods that are about to be replaced."""
-    for obj in plan.objects:
-        live = seen.daemonsets.get(obj["metadata"]["name"]) if obj["kind"] == "DaemonSet" else None
-        if live is None or live["spec"].get("updateStrategy", {}).get("type") == "OnDelete":
-            continue  # a driver is replaced when its pod is deleted, and not before
-        name, status = obj["metadata"]["name"], live.get("status") or {}
+    for name, live in _rolled_out(plan, seen):
+        status = live.get("status") or {}
         wanted, updated = status.get("desiredNumberScheduled", 0), status.get("updatedNumberScheduled", 0)
-        if status.get("observedGeneration", 0) < live["metadata"].get("generation", 0):
-            return f"{name} has been changed, its pods are about to be replaced"
+        observed = status.get("observedGeneration", 0)
+        if observed < live["metadata"].get("generation", 0):
+            changed = f"{name} has been changed, its pods are about to be replaced"
+            return changed if observed else f"{name} has just been made, its pods are about to start"
         if updated < wanted:
             return f"{name} has its newest pods on {updated} of {counted(wanted, 'node')}"
     return ""
+
+
+def _starting(plan: OperandPlan, seen: Observed) -> str:
+    """New pods of the newest text: for a moment the nodes still tell of those that they have replaced.
+
+    It only puts off the word ready. Once that is said, a pod alone does not take it back: the nodes do.
+    """
+    for name, live in _rolled_out(plan, seen):
+        status = live.get("status") or {}
+        wanted, ready = status.get("desiredNumberScheduled", 0), status.get("numberReady", 0)
+        if ready < wanted:
+            return f"{name} has {ready} of {counted(wanted, 'pod')} ready"
+    return ""
+
+
+def _rolled_out(plan: OperandPlan, seen: Observed) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Its DaemonSets by name, save those whose pods are replaced when somebody deletes them: a driver's."""
+    for obj in plan.objects:
+        name = obj["metadata"]["name"]
+        live = seen.daemonsets.get(name) if obj["kind"] == "DaemonSet" else None
+        if live is not None and live["spec"].get("updateStrategy", {}).get("type") != "OnDelete":
+            yield name, live
 
 
 def _remark(plan: OperandPlan, members: Sequence[NodeView], seen: Observed) -> tuple[str, str]:

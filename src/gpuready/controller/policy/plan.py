@@ -13,6 +13,7 @@ from typing import Any
 from gpuready import names
 from gpuready.api.clusterpolicy import ClusterPolicy
 from gpuready.controller.policy.active import ActivePolicy
+from gpuready.controller.policy.image_names import find_unusable_image
 from gpuready.controller.policy.references import find_missing, references_of
 from gpuready.errors import PolicyError
 from gpuready.operands import registry, site
@@ -24,13 +25,17 @@ Key = tuple[str, str, str]  # kind, namespace, name
 
 @dataclass(frozen=True)
 class OperandPlan:
-    """flavour: whose objects; None for one that is switched off."""
+    """
+    flavour   whose objects; None for one that is switched off
+    bug       what our own code raised: then it is refused, and what runs of it is left as it is
+    """
 
     operand: Operand
     enabled: bool
     flavour: Flavour | None = None
     objects: tuple[KubeObject, ...] = ()
     refusal: Refusal | None = None
+    bug: Exception | None = None
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,7 @@ class Plan:
     not_implemented   what the policy enables and nobody's program here does
     without_effect    "spec.psp: deprecated, …": fields that say something and change nothing
     agent_refusal     why the node agent's DaemonSet is not among its objects
+    bugs              what our own code raised, by whom it was about
     referred_to       names of ConfigMaps, Secrets and PriorityClasses that pods need, there or not
     """
 
@@ -48,6 +54,7 @@ class Plan:
     not_implemented: tuple[str, ...]
     without_effect: tuple[str, ...] = ()
     agent_refusal: Refusal | None = None
+    bugs: tuple[tuple[str, Exception], ...] = ()
     referred_to: frozenset[str] = frozenset()
 
     @property
@@ -74,10 +81,7 @@ def plan_of(
     """
     owners = [_owner(active.raw["metadata"], controller=True)]
     owners += [_owner(heir["metadata"], controller=False) for heir in heirs]
-    agent = [
-        _marked(site.fitted(obj, policy), node_agent.NAME, active.name)
-        for obj in node_agent.objects(policy, view)
-    ]
+    agent, agent_bug = _agent_objects(active.name, policy, view)
     operands = tuple(
         _operand_plan(operand, active.name, owners, policy, view)
         for operand in registry.OPERANDS
@@ -87,17 +91,30 @@ def plan_of(
     made = {key_of(obj)[::2] for obj in objects}
 
     def refusal_of(objects: Iterable[KubeObject]) -> Refusal | None:
-        return find_missing(objects, active.raw.get("spec") or {}, view, made)
+        spec = active.raw.get("spec") or {}
+        return find_unusable_image(objects, spec) or find_missing(objects, spec, view, made)
 
-    agent_refusal = refusal_of(agent)
+    agent_refusal = Refusal.of_bug(agent_bug) if agent_bug else refusal_of(agent)
+    bugs = [(each.operand.name, each.bug) for each in operands if each.bug]
     return Plan(
         agent=tuple(obj for obj in agent if not (agent_refusal and obj["kind"] == "DaemonSet")),
         operands=tuple(_held_back(each, refusal_of(each.objects)) for each in operands),
         not_implemented=tuple(_not_implemented(policy)),
         without_effect=tuple(registry.fields_without_effect(policy)),
         agent_refusal=agent_refusal,
+        bugs=(*bugs, *([(node_agent.NAME, agent_bug)] if agent_bug else [])),
         referred_to=frozenset(each.name for obj in objects for each in references_of(obj)),
     )
+
+
+def _agent_objects(
+    name: str, policy: ClusterPolicy, view: ClusterView
+) -> tuple[list[KubeObject], Exception | None]:
+    try:
+        built = node_agent.objects(policy, view)
+        return [_marked(site.fitted(obj, policy), node_agent.NAME, name) for obj in built], None
+    except Exception as exc:  # a mistake of ours here must not keep the operands from being seen to
+        return [], exc
 
 
 def _held_back(plan: OperandPlan, refusal: Refusal | None) -> OperandPlan:
@@ -112,7 +129,10 @@ def key_of(obj: Mapping[str, Any]) -> Key:
 
 def _is_nobodys(operand: Operand, policy: ClusterPolicy) -> bool:
     """Wanted, but we have no program for it and the policy names no image."""
-    return operand.enabled(policy) and operand.flavour(policy) is None
+    try:
+        return operand.enabled(policy) and operand.flavour(policy) is None
+    except Exception:  # told where its objects are built
+        return False
 
 
 def _not_implemented(policy: ClusterPolicy) -> list[str]:
@@ -121,6 +141,16 @@ def _not_implemented(policy: ClusterPolicy) -> list[str]:
 
 
 def _operand_plan(
+    operand: Operand, name: str, owners: list[KubeObject], policy: ClusterPolicy, view: ClusterView
+) -> OperandPlan:
+    """One that our own code cannot plan is refused; the others are planned all the same."""
+    try:
+        return _built(operand, name, owners, policy, view)
+    except Exception as exc:
+        return OperandPlan(operand, enabled=True, refusal=Refusal.of_bug(exc), bug=exc)
+
+
+def _built(
     operand: Operand, name: str, owners: list[KubeObject], policy: ClusterPolicy, view: ClusterView
 ) -> OperandPlan:
     if not operand.enabled(policy):

@@ -12,7 +12,7 @@ from typing import Any
 from gpuready import names
 from gpuready.controller.fleet import held_up_by
 from gpuready.controller.policy.active import ActivePolicy
-from gpuready.controller.policy.conditions import CRD_OUTDATED, conditions_of
+from gpuready.controller.policy.conditions import CRD_OUTDATED, conditions_of, not_ready
 from gpuready.controller.policy.observed import Observed
 from gpuready.controller.policy.operand_rows import (
     NOT_READY,
@@ -23,13 +23,19 @@ from gpuready.controller.policy.operand_rows import (
     rows_of_what_runs,
 )
 from gpuready.controller.policy.plan import Plan
+from gpuready.operands.contract import INTERNAL_ERROR
 
 IGNORED = "ignored"
 
 
 def status_of(active: ActivePolicy, plan: Plan | None, seen: Observed, namespace: str, now: str) -> Row:
     """The whole status; conditions keep the time of their last change (see `carried_times`)."""
-    operands = [operand_row(each, seen) for each in plan.operands] if plan else rows_of_what_runs(seen)
+    were_ready = _ready_operands(active)
+    operands = (
+        [operand_row(each, seen, was_ready=each.operand.name in were_ready) for each in plan.operands]
+        if plan
+        else rows_of_what_runs(seen)
+    )
     operands += [not_implemented_row(name) for name in (plan.not_implemented if plan else ())]
     conditions = conditions_of(active, plan, operands, seen)
     for condition in conditions:
@@ -44,6 +50,28 @@ def status_of(active: ActivePolicy, plan: Plan | None, seen: Observed, namespace
         "conditions": conditions,
     }
     return carried_times(status, active.raw.get("status") or {})
+
+
+def _ready_operands(active: ActivePolicy) -> set[str]:
+    rows = (active.raw.get("status") or {}).get("operands") or ()
+    return {row["name"] for row in rows if row.get("state") == READY and row.get("enabled")}
+
+
+def status_of_bug(active: ActivePolicy, namespace: str, message: str, now: str) -> Row:
+    """The last status, not ready: what is so now could not be worked out."""
+    before = active.raw.get("status") or {}
+    conditions = not_ready(INTERNAL_ERROR, message)
+    for condition in conditions:
+        condition.update(observedGeneration=active.generation, lastTransitionTime=now)
+    known = {key: before[key] for key in ("operands", "nodes") if key in before}
+    status = {
+        **known,
+        "state": NOT_READY,
+        "namespace": namespace,
+        "observedGeneration": active.generation,
+        "conditions": list(conditions),
+    }
+    return carried_times(status, before)
 
 
 def ignored_status(raw: Mapping[str, Any], active_name: str, namespace: str, now: str) -> Row:
@@ -78,7 +106,7 @@ def headline(status: Row) -> tuple[object, ...]:
 
 
 # Worth an Event: somebody has to act. That a node is not there yet is said by the condition alone.
-_TO_BE_SAID = (CRD_OUTDATED, "PolicyInvalid", "ReconcileFailed", "OperandRefused")
+_TO_BE_SAID = (CRD_OUTDATED, "PolicyInvalid", "ReconcileFailed", "OperandRefused", INTERNAL_ERROR)
 
 
 def new_problem(before: Row, after: Row) -> Row | None:

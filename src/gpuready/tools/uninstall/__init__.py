@@ -55,21 +55,30 @@ def run(
     context: str | None = None,
     timeout_s: float = TIMEOUT_S,
     crds: bool = False,
+    if_there: bool = False,
     say: Say,
 ) -> int:
     """0 when nothing of ours is left, or another policy is in force; 1 when something is left after the time.
 
     policy   the ClusterPolicy to remove; "" = the only one there is
     crds     also delete the CRDs, and every object of theirs
+    if_there   a name that no policy has is no mistake: who asks does not know
+    raises   UsageError for a name that none of the policies has, or where one of several is to be chosen
     """
-    return asyncio.run(_run(policy, kubeconfig, context, timeout_s, crds, say))
+    return asyncio.run(_run(policy, kubeconfig, context, timeout_s, crds, if_there, say))
 
 
 async def _run(
-    policy: str, kubeconfig: str | None, context: str | None, timeout_s: float, crds: bool, say: Say
+    policy: str,
+    kubeconfig: str | None,
+    context: str | None,
+    timeout_s: float,
+    crds: bool,
+    if_there: bool,
+    say: Say,
 ) -> int:
     async with KubeClient.auto(kubeconfig, context, user_agent="gpuready-cli") as client:
-        name = policy or await _the_only_policy(client)
+        name = await _policy_to_remove(client, policy, if_there=if_there)
         if name:
             await _delete(client, CLUSTER_POLICIES, name, say)
         left = await _wait_clean(client, timeout_s, say)
@@ -86,14 +95,24 @@ async def _run(
     return 0
 
 
-async def _the_only_policy(client: KubeClient) -> str:
-    found = [str(each["metadata"]["name"]) for each in await _list(client, CLUSTER_POLICIES)]
-    if len(found) > 1:
+async def _policy_to_remove(client: KubeClient, asked: str, *, if_there: bool) -> str:
+    """The one that is named, or the only one; "" where there is none at all.
+
+    Where there is none, a name is no mistake: somebody asks again, to see the rest go.
+    """
+    found = sorted(str(each["metadata"]["name"]) for each in await _list(client, CLUSTER_POLICIES))
+    if asked and found and asked not in found and not if_there:
         raise UsageError(
-            f"there are {len(found)} ClusterPolicies: {', '.join(sorted(found))}",
+            f"there is no ClusterPolicy {asked}",
+            why=f"the ClusterPolicies are {', '.join(found)}",
+            next_step=f"gpuready uninstall {found[0]}",
+        )
+    if not asked and len(found) > 1:
+        raise UsageError(
+            f"there are {len(found)} ClusterPolicies: {', '.join(found)}",
             next_step="name the one to remove: gpuready uninstall NAME",
         )
-    return found[0] if found else ""
+    return asked or (found[0] if found else "")
 
 
 async def _wait_clean(client: KubeClient, timeout_s: float, say: Say) -> Left:

@@ -21,6 +21,10 @@ ROLES = {
     | TERMINAL
     | SIMULATOR
     | {"pynvml", "grpclib", "yaml", "gpuready.controller"},
+    "gpuready.operands.toolkit.daemon": HEAVY
+    | TERMINAL
+    | SIMULATOR
+    | {"aiohttp", "yaml", "pynvml", "gpuready.kube", "gpuready.controller"},
     "gpuready.gpu.inventory_child": HEAVY
     | TERMINAL
     | SIMULATOR

@@ -44,6 +44,19 @@ class DevicePluginWish(Base, frozen=True, kw_only=True):
     available: Annotated[list[str], doc("The keys that the ConfigMap has.")] = []
 
 
+class ToolkitWish(Base, frozen=True, kw_only=True):
+    enabled: Annotated[bool, doc("Whether our toolkit should configure the container runtime.")] = False
+    original: Annotated[bool, doc("Whether NVIDIA's toolkit should, in place of ours.")] = False
+    restart: Annotated[
+        str,
+        doc(
+            "When the runtime may be restarted: free is at once, granted only for the request in `grant`.",
+            enum=("", "free", "granted"),
+        ),
+    ] = ""
+    grant: Annotated[str, doc("Id of the request of this node that is granted.")] = ""
+
+
 class FeatureLabelsWish(Base, frozen=True, kw_only=True):
     enabled: Annotated[bool, doc("Whether the agent labels the node with GPU features.")] = False
 
@@ -58,6 +71,7 @@ class GatesWish(Base, frozen=True, kw_only=True):
 class GPUNodeSpec(Base, frozen=True, kw_only=True):
     driver: Annotated[DriverWish, doc("The driver.")] = block(DriverWish)
     device_plugin: Annotated[DevicePluginWish, doc("The device plugin.")] = block(DevicePluginWish)
+    toolkit: Annotated[ToolkitWish, doc("The container toolkit.")] = block(ToolkitWish)
     feature_labels: Annotated[FeatureLabelsWish, doc("GPU feature labels.")] = block(FeatureLabelsWish)
     gates: Annotated[GatesWish, doc("The files that tell other programs which link is whole.")] = block(
         GatesWish
@@ -127,9 +141,18 @@ class DriverStatus(Base, frozen=True, kw_only=True):
     root: Annotated[str, doc("Where the driver's files are on the host.")] = ""
 
 
+class RuntimeRepair(Base, frozen=True, kw_only=True):
+    time: Annotated[str, doc("When.")] = ""
+    files: Annotated[list[str], doc("Files that others had changed.")] = []
+    keys: Annotated[list[str], doc("Settings that were put back.")] = []
+
+
 class RuntimeStatus(Base, frozen=True, kw_only=True):
     name: Annotated[str, doc("containerd, cri-o or docker.")] = ""
     version: Annotated[str, doc("Its version.")] = ""
+    repaired: Annotated[
+        RuntimeRepair | None, doc("What the toolkit put right last, after others had changed it.")
+    ] = None
 
 
 class GPUNodeStatus(Base, frozen=True, kw_only=True):

@@ -49,3 +49,18 @@ OPERAND_RECORD = Needed(
     },
     ("state", "reason"),
 )
+_REPAIRED = Needed({"time": str, "files": [str], "keys": [str]}, ("time", "files", "keys"))
+_REQUEST = Needed({"kind": str, "id": str, "reason": str}, ("kind", "id"))
+TOOLKIT_RECORD = {
+    "bootId": str,
+    "runtime": {"name": str, "layout": str, "version": str, "config": str, "socket": str},
+    "whole": bool,
+    "handlers": [str],
+    "cdi": bool,
+    "lacks": [str],
+    "notes": [str],
+    "problem": _PROBLEM,
+    "request": _REQUEST,
+    "repaired": _REPAIRED,
+    "restarts": int,
+}

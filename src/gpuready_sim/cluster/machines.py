@@ -11,6 +11,7 @@ from typing import Any
 
 from gpuready_sim.client import SimClient
 from gpuready_sim.cluster.spec import NodeSpec, is_driver_version
+from gpuready_sim.containerd.supervisor import Containerd
 from gpuready_sim.errors import DriverInUseError, SimulatorError
 from gpuready_sim.hardware import machine as hardware
 from gpuready_sim.hardware.state import GpuState
@@ -38,6 +39,7 @@ class Machine:
         self.address = address
         self.timing = timing
         self.pod_api = pod_api
+        self.containerd = Containerd(self.root, spec.containerd) if spec.containerd else None
         self._kubelet: Kubelet | None = None
         self._end_of_hang: asyncio.TimerHandle | None = None
 
@@ -63,6 +65,9 @@ class Machine:
 
     async def start(self, client: SimClient, tls: ssl.SSLContext | None = None) -> None:
         """Start the kubelet, with HTTPS on its port if `tls`; returns once the Node is registered."""
+        if self.containerd is not None:
+            self.containerd.install()
+            await self.containerd.start()
         identity = _identity(self.spec, self.address, self.pod_api)
         self._kubelet = Kubelet(identity, node_dir=self.directory, client=client, timing=self.timing, tls=tls)
         await self._kubelet.start()
@@ -76,6 +81,8 @@ class Machine:
         if self._kubelet is not None:
             await self._kubelet.stop()
             self._kubelet = None
+        if self.containerd is not None:
+            await self.containerd.stop()
 
     @property
     def kubelet(self) -> Kubelet:
@@ -86,8 +93,12 @@ class Machine:
     async def reboot(self) -> str:
         """New boot id (returned), /run empty, modules gone; a host driver loads again at boot."""
         await self.kubelet.power_off()
+        if self.containerd is not None:
+            await self.containerd.stop()
         boot_id = hardware.reboot(self.directory)
         self._load_host_driver()
+        if self.containerd is not None:
+            await self.containerd.start()
         await self.kubelet.power_on()
         return boot_id
 
@@ -237,6 +248,13 @@ def _hardware_spec(spec: NodeSpec) -> hardware.MachineSpec:
 def _identity(spec: NodeSpec, address: str, pod_api: str) -> NodeIdentity:
     default = NodeIdentity(spec.name, address)
     capacity = {**default.capacity, "cpu": spec.cpu, "memory": spec.memory}
+    runtime = f"containerd://{spec.containerd}" if spec.containerd else default.runtime_version
     return NodeIdentity(
-        spec.name, address, labels=spec.labels, taints=spec.taints, capacity=capacity, pod_api=pod_api
+        spec.name,
+        address,
+        labels=spec.labels,
+        taints=spec.taints,
+        capacity=capacity,
+        runtime_version=runtime,
+        pod_api=pod_api,
     )

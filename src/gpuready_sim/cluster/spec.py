@@ -9,6 +9,7 @@
       os: {id: ubuntu, version: "22.04"}
       labels: {team: ml}
       taints: [{key: nvidia.com/gpu, value: present, effect: NoSchedule}]
+      containerd: 1.7.24               # a containerd that can be configured; without, none answers
       cpu: 64
       memory: 512Gi
     nodeGraceSeconds: 8                # a node silent this long becomes NotReady
@@ -45,6 +46,7 @@ LABEL_WORDS = "at most 63 letters, digits, '-', '_' and '.', with a letter or di
 MIN_GRACE_S = 1
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _LOOPBACK_PORT = re.compile(r"127(\.\d{1,3}){3}:\d{1,5}")
+_RELEASE = re.compile(r"(1\.[67]|2\.[0-3])\.\d+")
 _DRIVER_VERSION = re.compile(r"\d+(\.\d+){1,2}")
 
 DEFAULT_CLUSTER = """\
@@ -73,6 +75,7 @@ class NodeSpec:
     os_version: str = "22.04"
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Mapping[str, str], ...] = ()
+    containerd: str = ""  # release of a containerd that reads its files; "" = only its name is known
     cpu: str = "16"
     memory: str = "64Gi"
 
@@ -131,7 +134,9 @@ def _pod_api(reader: _Reader) -> str:
 
 
 def _nodes(entry: _Reader) -> list[NodeSpec]:
-    entry.only("name", "count", "gpus", "driver", "kernel", "os", "labels", "taints", "cpu", "memory")
+    entry.only(
+        "name", "count", "gpus", "driver", "kernel", "os", "labels", "taints", "containerd", "cpu", "memory"
+    )
     name = entry.text_at("name")
     if not name or not _NAME.fullmatch(name):
         raise entry.error("name", name, NAME_WORDS)
@@ -154,6 +159,7 @@ def _nodes(entry: _Reader) -> list[NodeSpec]:
             os_version=system.text_at("version", "22.04"),
             labels=_labels(entry.child("labels")),
             taints=_taints(entry),
+            containerd=_containerd(entry),
             cpu=entry.quantity_at("cpu", "16"),
             memory=entry.quantity_at("memory", "64Gi"),
         )
@@ -214,6 +220,13 @@ def _driver(entry: _Reader, has_gpus: bool) -> tuple[str, str | None]:
     if version and not is_driver_version(version):
         raise reader.error("version", version, "a driver version such as 570.86.10")
     return where, version or DEFAULT_DRIVER_VERSION
+
+
+def _containerd(entry: _Reader) -> str:
+    release = entry.text_at("containerd")
+    if release and not _RELEASE.fullmatch(release):
+        raise entry.error("containerd", release, "a release such as 1.7.24 or 2.2.1")
+    return release
 
 
 def _labels(labels: _Reader) -> dict[str, str]:

@@ -214,9 +214,26 @@ def test_a_policy_that_names_no_image_has_none_of_the_originals_pods():
 
 
 def test_what_has_no_program_and_no_image_is_listed_and_not_deployed():
-    plan = planned(toolkit={"enabled": True, "version": "v1.19.1"})
-    assert plan.not_implemented == ("toolkit",)
+    plan = planned(dcgm={"enabled": True, "version": "4.5.1"})
+    assert plan.not_implemented == ("dcgm",)
+    assert "nvidia-dcgm" not in daemonsets(plan)
+
+
+def test_a_toolkit_without_an_image_is_ours_and_sees_the_whole_host():
+    plan = planned(toolkit={"enabled": True, "env": [{"name": "RUNTIME_RESTART_MODE", "value": "systemd"}]})
+
+    pod = daemonsets(plan)["nvidia-container-toolkit-daemonset"]["spec"]["template"]["spec"]
+    assert pod["containers"][0]["command"] == ["gpuready", "toolkit"]
+    assert {"name": "RUNTIME_RESTART_MODE", "value": "systemd"} in pod["containers"][0]["env"]
+    assert pod["hostPID"] is True
+    assert pod["volumes"][0] == {"name": "host-root", "hostPath": {"path": "/", "type": "Directory"}}
+
+
+def test_a_toolkit_that_would_not_start_with_its_env_is_refused():
+    plan = planned(toolkit={"enabled": True, "env": [{"name": "RUNTIME", "value": "podman"}]})
+
     assert "nvidia-container-toolkit-daemonset" not in daemonsets(plan)
+    assert "toolkit" in plan.refused
 
 
 def test_fields_that_do_nothing_are_named_in_a_condition():
@@ -589,13 +606,13 @@ def test_a_node_that_joins_later_does_not_take_ready_back():
 
 
 def test_what_has_no_code_yet_is_listed_and_does_not_hold_up_the_rest():
-    result = status(deployed(), gpu_nodes=[gpu_node()], spec={"toolkit": {"enabled": True}})
+    result = status(deployed(), gpu_nodes=[gpu_node()], spec={"dcgm": {"enabled": True}})
     assert result["state"] == "ready"
     rows = {row["name"]: row["reason"] for row in result["operands"]}
-    assert rows["toolkit"] == "NotImplemented"
+    assert rows["dcgm"] == "NotImplemented"
     assert result["conditions"][2]["type"] == "NotImplemented"
-    assert "toolkit" in result["conditions"][2]["message"]
-    assert "not installed by this version: toolkit" in result["conditions"][0]["message"]
+    assert "dcgm" in result["conditions"][2]["message"]
+    assert "not installed by this version: dcgm" in result["conditions"][0]["message"]
 
 
 def test_one_object_that_cannot_be_written_is_named():

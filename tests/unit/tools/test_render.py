@@ -66,7 +66,7 @@ def test_a_policy_from_a_cluster_keeps_its_ownership():
 def test_misspelt_fields_and_what_is_not_installed_are_named():
     remarks = rendered(POLICY.replace("version:", "verzion:"), NODES, "gpu-operator").remarks
     assert any("spec.driver.verzion" in remark for remark in remarks)
-    assert any("toolkit" in remark for remark in remarks)
+    assert any("mig-manager" in remark for remark in remarks)
 
 
 NAMED = "{repository: example.org, image: i, version: v1}"

@@ -12,6 +12,7 @@ from gpuready.operands.contract import Flavour, Operand, Refusal
 from gpuready.operands.device_plugin.operand import OPERAND as DEVICE_PLUGIN
 from gpuready.operands.gfd.operand import OPERAND as FEATURE_DISCOVERY
 from gpuready.operands.registry import VALIDATOR
+from gpuready.operands.toolkit.operand import OPERAND as TOOLKIT
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ class Asked:
     policy: ClusterPolicy
     driver_version: str
     plugin: OperandAsked
+    toolkit: OperandAsked
     feature_discovery: OperandAsked
     validator: OperandAsked
 
@@ -60,6 +62,7 @@ class Asked:
             policy,
             asked_version(policy),
             plugin=OperandAsked.of(DEVICE_PLUGIN, policy),
+            toolkit=OperandAsked.of(TOOLKIT, policy),
             feature_discovery=OperandAsked.of(FEATURE_DISCOVERY, policy),
             validator=OperandAsked.of(VALIDATOR, policy),
         )

@@ -65,6 +65,7 @@ def desired_spec(
     writes_gates: bool = True,
     driver_trouble: Spec | None = None,
     plugin_refusal: Refusal | None = None,
+    toolkit: Spec | None = None,
     writes_feature_labels: bool,
 ) -> Spec:
     """The whole GPUNode.spec.
@@ -74,6 +75,7 @@ def desired_spec(
     driver_trouble   what keeps the driver there from being the one that the policy asks for
     runs_plugin, runs_original_plugin   ours, or NVIDIA's, of which the node sees only what it achieves
     writes_gates     False where NVIDIA's validator does
+    toolkit          what is wanted of the container toolkit; None = it is not ours to say
     plugin_refusal   why the device plugin that the policy asks for is not run; the node says so
     """
     return {
@@ -88,6 +90,7 @@ def desired_spec(
             **({"refused": plugin_refusal.to_json()} if plugin_refusal else {}),
             **_plugin_config(policy, node_labels, source, current.get("devicePlugin") or {}),
         },
+        **({"toolkit": toolkit} if toolkit else {}),
         "featureLabels": {"enabled": writes_feature_labels},
         **({} if writes_gates else {"gates": {"enabled": False}}),
         "uninstall": False,

@@ -20,7 +20,7 @@ from gpuready.controller.labelling.decision import has_gpu, is_gpu_node
 from gpuready.controller.labelling.loop import labels_to_be
 from gpuready.controller.loop import Loop
 from gpuready.controller.nodes import condition
-from gpuready.controller.nodes.asked import Asked
+from gpuready.controller.nodes.asked import Asked, OperandAsked
 from gpuready.controller.nodes.desired import ConfigSource, Spec, desired_spec
 from gpuready.controller.nodes.driver_pod import config_of, driver_trouble
 from gpuready.controller.nodes.silence import silence_of
@@ -306,9 +306,19 @@ def spec_of(
         plugin_refusal=asked.plugin.refusal,
         runs_plugin=asked.plugin.runs_own(labels, now.get("devicePlugin") or {}),
         runs_original_plugin=asked.plugin.runs_original,
+        toolkit=toolkit_wish(asked.toolkit, labels, now.get("toolkit") or {}),
         writes_feature_labels=asked.feature_discovery.runs_own(labels, now.get("featureLabels") or {}),
         writes_gates=not asked.validator.runs_original,
     )
+
+
+def toolkit_wish(asked: OperandAsked, labels: Mapping[str, str], before: Mapping[str, Any]) -> Spec | None:
+    """None where no toolkit is to run, as long as none ran: a node without one is not written again."""
+    if asked.runs_original:
+        return {"enabled": False, "original": True}
+    if asked.runs_own(labels, before):
+        return {"enabled": True, "restart": "free"}
+    return {"enabled": False} if before else None
 
 
 def _belongs_to(summary: GPUNodeSummary, node: Node) -> bool:

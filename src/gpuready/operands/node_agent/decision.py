@@ -10,13 +10,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpuready import names
-from gpuready.chain import device_plugin, discovery, driver
+from gpuready.chain import device_plugin, discovery, driver, toolkit
 from gpuready.chain.device_plugin import PluginFacts
 from gpuready.chain.discovery import DiscoveryFacts
 from gpuready.chain.driver import DriverFacts, Owner
+from gpuready.chain.toolkit import ToolkitFacts
 from gpuready.chain.verdict import Link, State, Verdict
 from gpuready.gpu.inventory import Inventory
 from gpuready.kube.trimmed import Node
+from gpuready.node.links import toolkit as toolkit_files
 from gpuready.node.links.device_plugin import gpu_quantities, record_of
 from gpuready.node.links.discovery import Machine
 from gpuready.operands.node_agent.discovery import pci_labels_on
@@ -33,6 +35,8 @@ class View:
     inventory   what NVML told of this driver; None when it told nothing
     record      the device plugin's record of this boot, as it stands in the file
     operands    what daemons say that no link speaks for, as rows of GPUNode.status.operands
+    toolkit     the toolkit's record of this boot, likewise
+    toolkit_gate  the gate toolkit-ready is there
     held        replicas that pods hold, by uuid of the GPU; None when the kubelet was not asked
     settled     nothing about plugin and kubelet has changed for a while
     """
@@ -47,6 +51,8 @@ class View:
     inventory: Inventory | None = None
     record: Mapping[str, Any] | None = None
     operands: tuple[Mapping[str, Any], ...] = ()
+    toolkit: Mapping[str, Any] | None = None
+    toolkit_gate: bool = False
     held: Mapping[str, int] | None = None
     settled: bool = True
     label_source: LabelSource = LabelSource.AGENT
@@ -70,7 +76,7 @@ def judge(view: View) -> Judgement:
     verdicts = (
         discovery.judge(_discovery_facts(view)),
         driver_verdict,
-        _not_checked(Link.TOOLKIT),
+        toolkit.judge(_toolkit_facts(view)),
         device_plugin.judge(_plugin_facts(view, driver_verdict)),
         _not_checked(Link.CUDA),
     )
@@ -115,6 +121,17 @@ def _plugin_facts(view: View, driver_verdict: Verdict) -> PluginFacts:
         allocatable=gpu_quantities(node.status.allocatable) if node else None,
         driver_version=tree.version,
         settled=view.settled,
+    )
+
+
+def _toolkit_facts(view: View) -> ToolkitFacts:
+    labels = view.node.metadata.labels if view.node else {}
+    return ToolkitFacts(
+        wanted=view.wishes.toolkit_wanted,
+        original=view.wishes.original_toolkit,
+        gate=view.toolkit_gate,
+        record=toolkit_files.record_of(view.toolkit),
+        deploy_label=labels.get(names.DEPLOY_TOOLKIT, ""),
     )
 
 

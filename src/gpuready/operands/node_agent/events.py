@@ -19,6 +19,8 @@ Row = Mapping[str, Any]
 NORMAL, WARNING = "Normal", "Warning"
 UNHEALTHY, XID, RECOVERED = "GpuUnhealthy", "GpuXid", "GpuRecovered"
 SAME_GPU = "SameGpuRepeated"
+REPAIRED = "RuntimeConfigRepaired"
+_MOST_KEYS = 3
 _WORTH_A_WARNING = (State.BROKEN, State.DEGRADED)
 _BACK_FROM = (State.BROKEN, State.DEGRADED, State.WAITING)
 
@@ -40,7 +42,8 @@ class Draft:
 def events_between(before: Row, after: Row) -> list[Draft]:
     """Both are GPUNode.status."""
     verdicts = _verdict_events(before.get("chain") or (), after.get("chain") or ())
-    return [*verdicts, *_device_events(before.get("devices") or (), after.get("devices") or ())]
+    repairs = _repair_events(before.get("runtime") or {}, after.get("runtime") or {})
+    return [*verdicts, *repairs, *_device_events(before.get("devices") or (), after.get("devices") or ())]
 
 
 def repeated_gpu(resource: str, ids: Sequence[str]) -> str:
@@ -66,6 +69,18 @@ def _verdict_events(before: Sequence[Row], after: Sequence[Row]) -> list[Draft]:
         elif row["state"] == State.OK and was.get("state") in _BACK_FROM:
             drafts.append(Draft(NORMAL, str(row["reason"]), _line(row)))
     return drafts
+
+
+def _repair_events(before: Row, after: Row) -> list[Draft]:
+    """What others did to the runtime's configuration, and that it is undone; told once."""
+    repaired = after.get("repaired")
+    if not repaired or repaired == before.get("repaired"):
+        return []
+    files = ", ".join(repaired["files"]) or "a file of the runtime"
+    keys = ", ".join(repaired["keys"][:_MOST_KEYS])
+    more = f" and {len(repaired['keys']) - _MOST_KEYS} more" if len(repaired["keys"]) > _MOST_KEYS else ""
+    said = f"toolkit: {files} was changed by others and kept {keys}{more} from being in force; put right"
+    return [Draft(WARNING, REPAIRED, said)]
 
 
 def _line(row: Row) -> str:

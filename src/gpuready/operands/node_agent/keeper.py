@@ -16,10 +16,14 @@ from gpuready.log import Logger
 from gpuready.node import desired, gates
 from gpuready.operands.node_agent.decision import Judgement, View
 from gpuready.operands.node_agent.observer import Observer
-from gpuready.operands.node_agent.wishes import PLUGIN
+from gpuready.operands.node_agent.wishes import PLUGIN, TOOLKIT
 
 RETRY_S = 5.0  # no event tells that a full file system has room again
-GATES = {Link.DRIVER: names.DRIVER_READY, Link.DEVICE_PLUGIN: names.PLUGIN_READY}
+GATES = {
+    Link.DRIVER: names.DRIVER_READY,
+    Link.TOOLKIT: names.TOOLKIT_READY,
+    Link.DEVICE_PLUGIN: names.PLUGIN_READY,
+}
 
 
 def without_files(judgement: Judgement, exc: OSError, root: str) -> Judgement:
@@ -56,6 +60,7 @@ class Keeper:
             elif view.wishes.gates is False:
                 gates.disown(self._where.gates_dir, gate)
         self._keep_wish(view)
+        self._keep_toolkit_wish(view)
 
     def retire(self) -> None:
         """Take away what we wrote: gates and wishes, also the last known ones."""
@@ -73,6 +78,9 @@ class Keeper:
 
     def _keep_gate(self, view: View, judgement: Judgement, link: Link, gate: str, now: str) -> None:
         verdict = judgement.of(link)
+        if link is Link.TOOLKIT and verdict.state is State.NOT_CHECKED:
+            gates.remove(self._where.gates_dir, gate)  # nobody teaches the runtime anything here
+            return
         version = view.driver.module_version or driver.tree_of(view.driver).version
         directory = self._where.gates_dir
         if verdict.is_whole:
@@ -112,3 +120,11 @@ class Keeper:
             self._log.info("wish written", operand=PLUGIN, config=wish.config_name, source=str(wish.source))
         if wish.source is desired.Source.API:
             desired.write(self._where.last_known_dir, wish)
+
+    def _keep_toolkit_wish(self, view: View) -> None:
+        """Without a word from the API server the file stays: taking it away undoes the toolkit's work."""
+        if view.wishes.toolkit is not None:
+            if desired.write(self._where.desired_dir, view.wishes.toolkit):
+                self._log.info("wish written", operand=TOOLKIT)
+        elif view.wishes.toolkit_wanted is False:
+            desired.remove(self._where.desired_dir, TOOLKIT)

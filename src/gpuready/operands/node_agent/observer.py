@@ -18,13 +18,14 @@ from gpuready.kube.trimmed import Node
 from gpuready.node import desired, gates, operand_records
 from gpuready.node.links import device_plugin as plugin_files
 from gpuready.node.links import discovery as machine_files
+from gpuready.node.links import toolkit as toolkit_files
 from gpuready.node.links.driver import DriverLink, KernelLook, Look, paths_to_watch
 from gpuready.node.root import Root, boot_id
 from gpuready.operands.node_agent import wishes as wishing
 from gpuready.operands.node_agent.decision import View
 from gpuready.operands.node_agent.discovery import source_of
 from gpuready.operands.node_agent.settings import Settings
-from gpuready.operands.node_agent.wishes import PLUGIN, Wishes
+from gpuready.operands.node_agent.wishes import PLUGIN, TOOLKIT, Wishes
 
 PATIENCE_S = 3.0
 GpuNode = dict[str, Any]
@@ -93,6 +94,11 @@ class Observer:
     def cdi_file(self) -> Path:
         return self._root.join(names.PLUGIN_CDI_FILE)
 
+    @property
+    def toolkit_journal(self) -> Path:
+        """There as long as the runtime's configuration holds something of ours."""
+        return self._root.join(names.TOOLKIT_JOURNAL)
+
     def paths(self) -> list[Path]:
         """Files whose change is a reason to look again."""
         ours = (names.DRIVER_READY, names.PLUGIN_READY)
@@ -102,7 +108,10 @@ class Observer:
             *(gates.record_path(self.gates_dir, gate) for gate in ours),
             self.records_dir / plugin_files.RECORD,
             *(operand_records.path_of(self.records_dir, name) for name in operand_records.OPERANDS),
+            self.records_dir / toolkit_files.RECORD,
             desired.path_of(self.desired_dir, PLUGIN),
+            desired.path_of(self.desired_dir, TOOLKIT),
+            self.toolkit_journal,
             self.cdi_file,
         ]
 
@@ -145,6 +154,8 @@ class Observer:
             inventory=self.link.inventory(seen),
             record=record,
             operands=operand_records.find_rows(self.records_dir, self.boot_id),
+            toolkit=toolkit_files.find_record_row(self.records_dir, self.boot_id),
+            toolkit_gate=toolkit_files.has_gate(self.gates_dir),
             settled=self._settling.is_settled(stamp, self._clock()),
             label_source=source_of(self._settings.label_source, node.metadata.annotations if node else {}),
         )

@@ -42,6 +42,7 @@ def status_of(
         **({"operands": [dict(row) for row in view.operands]} if view.operands else {}),
         "driver": _driver(view, judgement),
         "runtime": _runtime(view),
+        "requests": _requests(view),
         "uninstalled": False,
     }
 
@@ -139,7 +140,14 @@ def _driver(view: View, judgement: Judgement) -> Row:
 def _runtime(view: View) -> Row:
     text = view.node.status.node_info.container_runtime_version if view.node else ""
     name, _, version = text.partition("://")
-    return {"name": name, "version": version} if name else {}
+    row: Row = {"name": name, "version": version} if name else {}
+    repaired = (view.toolkit or {}).get("repaired")
+    return {**row, "repaired": dict(repaired)} if repaired else row
+
+
+def _requests(view: View) -> list[Row]:
+    request = (view.toolkit or {}).get("request")
+    return [dict(request)] if request and view.wishes.toolkit_wanted else []
 
 
 def _chain(verdicts: Sequence[Verdict], before: Sequence[Mapping[str, Any]], now: str) -> list[Row]:

@@ -13,7 +13,7 @@ from gpuready.chain import device_plugin
 from gpuready.chain.device_plugin import Problem
 from gpuready.node.desired import Desired, Source
 
-PLUGIN = "device-plugin"
+PLUGIN, TOOLKIT = "device-plugin", "toolkit"
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,7 @@ class Wishes:
     """driver_enabled, plugin and gates are None while nobody has said anything.
 
     original_plugin   NVIDIA's device plugin is to offer the GPUs, not ours
+    toolkit_wanted    None while nobody has said: a toolkit that works is then left alone
     gates             False: NVIDIA's validator writes them, and it alone
     """
 
@@ -30,6 +31,9 @@ class Wishes:
     original_plugin: bool = False
     plugin_refused: Problem | None = None
     plugin: Desired | None = None
+    toolkit_wanted: bool | None = None
+    toolkit: Desired | None = None
+    original_toolkit: bool = False
     feature_labels: bool = False
     gates: bool | None = None
     uninstall: bool = False
@@ -47,6 +51,9 @@ def wishes_of(spec: Mapping[str, Any] | None, *, generation: int, boot_id: str) 
         original_plugin=bool(plugin.get("original")),
         plugin_refused=Problem.from_json(plugin.get("refused")),
         plugin=_plugin_of(plugin, generation, boot_id),
+        toolkit_wanted=bool((spec.get("toolkit") or {}).get("enabled")),
+        toolkit=_toolkit_of(spec.get("toolkit") or {}, generation, boot_id),
+        original_toolkit=bool((spec.get("toolkit") or {}).get("original")),
         feature_labels=bool((spec.get("featureLabels") or {}).get("enabled")),
         gates=bool((spec.get("gates") or {}).get("enabled", True)),
         uninstall=bool(spec.get("uninstall")),
@@ -98,3 +105,10 @@ def _plugin_of(plugin: Mapping[str, Any], generation: int, boot_id: str) -> Desi
         config_name=str(plugin.get("configName") or ""),
         digest=str(plugin.get("configDigest") or ""),
     )
+
+
+def _toolkit_of(toolkit: Mapping[str, Any], generation: int, boot_id: str) -> Desired | None:
+    if not toolkit.get("enabled"):
+        return None
+    config = {"restart": str(toolkit.get("restart") or ""), "grant": str(toolkit.get("grant") or "")}
+    return Desired(operand=TOOLKIT, boot_id=boot_id, generation=generation, config=config)

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from gpuready import names
 from gpuready.chain.verdict import Link
-from gpuready.operands.contract import Flavour, Operand
-from gpuready.operands.toolkit import original
+from gpuready.operands.contract import Flavour, Operand, ours_runs
+from gpuready.operands.toolkit import manifest, original
 
 OPERAND = Operand(
     name="toolkit",
-    deploy_label="nvidia.com/gpu.deploy.container-toolkit",
+    deploy_label=names.DEPLOY_TOOLKIT,
     link=Link.TOOLKIT,
     waits_for=(Link.DRIVER,),
     enabled=lambda policy: policy.spec.toolkit.enabled,
     component="toolkit",
+    own=manifest.objects,
     original=original.objects,
     access=original.ACCESS,
-    no_effect={Flavour.ORIGINAL: {"toolkit.args": "ignored as in the original"}},
+    check=manifest.check,
+    no_effect={
+        Flavour.ORIGINAL: {"toolkit.args": "ignored as in the original"},
+        Flavour.OWN: {
+            "toolkit.args": "flags of NVIDIA's program; ours takes the same settings from env",
+            **ours_runs("toolkit"),
+        },
+    },
 )

@@ -13,7 +13,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 PACKAGE = "gpuready_sim.kubelet.protos"
-PROTOS = ("deviceplugin/v1beta1/api.proto", "podresources/v1/api.proto")
+PROTOS = ("deviceplugin/v1beta1/api.proto", "podresources/v1/api.proto", "runtime/v1/api.proto")
 
 
 def regenerate(target: Path) -> list[Path]:

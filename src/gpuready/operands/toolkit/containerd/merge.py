@@ -57,7 +57,7 @@ class Merged:
     files     in the order in which they count
     origin    path of keys (from the section on) -> the file whose word it is
     refusal   why the daemon would not start with it, "" = it starts
-    lost      (file, section): written in a file, and no part of the result
+    lost      (file, section, why): written in a file, and no part of the result
     """
 
     version: int
@@ -65,7 +65,7 @@ class Merged:
     files: tuple[Loaded, ...]
     origin: Mapping[Path, str] = field(default_factory=dict)
     refusal: str = ""
-    lost: tuple[tuple[str, str], ...] = ()
+    lost: tuple[tuple[str, str, str], ...] = ()
 
     def cri(self, rules: Rules) -> Table:
         """The CRI plugin's runtime settings; {} when nobody makes any."""
@@ -248,11 +248,14 @@ def _migrate_origin(origin: Mapping[Path, str]) -> dict[Path, str]:
 
 def _lost(
     loaded: list[Loaded], plugins: Mapping[str, Table], origin: Mapping[Path, str], version: int, rules: Rules
-) -> Iterator[tuple[str, str]]:
+) -> Iterator[tuple[str, str, str]]:
     for each in loaded:
         for name in each.tables.get("plugins", {}):
-            replaced = not rules.deep and origin.get((name,)) != each.path
+            winner = origin.get((name,), each.path)
             full = _V1_NAMES.get(name, name)
-            unread = rules.deep and not rules.each_file_migrated and full == CRI_V2 and version >= 3
-            if replaced or unread:
-                yield each.path, name
+            if not rules.deep and winner != each.path:
+                yield each.path, name, f"{winner} replaces the whole section"
+            elif rules.deep and not rules.each_file_migrated and full == CRI_V2 and version >= 3:
+                later = next(e.path for e in reversed(loaded) if e.version == version or e.version < 2)
+                said = f"{later} says version = {version}" if later != each.path else "its version is 1"
+                yield each.path, name, f"{said}, and containerd {rules.name} then reads no version 2 section"

@@ -250,8 +250,8 @@ def changed_settings(before: Merged, after: Merged, rules: Rules) -> tuple[Setti
 
 
 def _notes(merged: Merged) -> Iterator[str]:
-    for file, section in merged.lost:
-        yield f'{file}: plugins."{section}" has no effect, a later file or a higher version pushes it aside'
+    for file, section, why in merged.lost:
+        yield f'{file}: plugins."{section}" has no effect: {why}'
 
 
 def _at(table: Any, keys: Path) -> Any:

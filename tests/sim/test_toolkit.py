@@ -1,0 +1,115 @@
+"""The container toolkit on simulated nodes: the runtime is taught, drift repaired, nothing left."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import yaml
+
+from gpuready_sim.client import EVENTS, Resource
+from gpuready_sim.cluster.handle import Cluster
+from gpuready_sim.containerd import merge
+from gpuready_sim.scenarios.examples import example
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+SPEC = """
+nodes:
+- {name: old, gpus: {L4: 1}, containerd: 1.7.24}
+- {name: new, gpus: {L4: 1}, containerd: 2.2.1}
+"""
+RELEASES = {"old": "1.7.24", "new": "2.2.1"}
+GPU_NODES = Resource("gpuready.dev", "v1alpha1", "gpunodes", "GPUNode", namespaced=False)
+POLICIES = Resource("nvidia.com", "v1", "clusterpolicies", "ClusterPolicy", namespaced=False)
+HANDLERS = {"nvidia", "nvidia-cdi", "nvidia-legacy"}
+ROOT, HIDING = "etc/containerd/config.toml", "etc/containerd/conf.d/99-registry.toml"
+JOURNAL = "var/lib/gpuready/toolkit/journal.json"
+REGISTRY = '[plugins."io.containerd.grpc.v1.cri".registry]\n  config_path = "/etc/containerd/certs.d"\n'
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def cluster(state_home: Path) -> AsyncIterator[Cluster]:
+    async with Cluster.started(SPEC) as running:
+        running.before = {node: (running.node_root(node) / ROOT).read_text() for node in RELEASES}
+        await running.apply(policy())
+        for node in RELEASES:
+            await running.wait(GPU_NODES, node, until=toolkit_is("ok"))
+        yield running
+
+
+def policy() -> dict[str, Any]:
+    made: dict[str, Any] = yaml.safe_load(example("clusterpolicy.yaml").read_text())
+    made["spec"]["toolkit"] = {"enabled": True}
+    return made
+
+
+def toolkit_of(gpu_node: dict[str, Any]) -> dict[str, Any]:
+    rows = (gpu_node.get("status") or {}).get("chain") or []
+    return next((row for row in rows if row["link"] == "toolkit"), {})
+
+
+def toolkit_is(state: str, reason: str = ""):
+    return lambda node: (
+        (toolkit_of(node).get("state"), toolkit_of(node).get("reason") if reason else "")
+        == (
+            state,
+            reason,
+        )
+    )
+
+
+def in_force(cluster: Cluster, node: str) -> dict[str, Any]:
+    return merge.cri_of(merge.configuration(cluster.node_root(node), f"/{ROOT}", RELEASES[node]))
+
+
+async def test_the_runtime_knows_the_handlers_and_the_node_says_so(cluster: Cluster) -> None:
+    for node, release in RELEASES.items():
+        said = toolkit_of(await cluster.client.get(GPU_NODES, node))
+        assert said["reason"] == "HandlersKnown"
+        assert said["message"].startswith(f"containerd {release} knows the handlers nvidia, nvidia-cdi")
+        found = in_force(cluster, node)
+        assert set(found["containerd"]["runtimes"]) == HANDLERS | {"runc"}
+        assert found["containerd"]["runtimes"]["nvidia"]["options"]["SystemdCgroup"] is True
+        assert found["enable_cdi"] is True
+        assert (cluster.node_root(node) / "run/nvidia/validations/toolkit-ready").exists()
+
+
+async def test_a_file_that_hides_the_handlers_is_repaired_and_an_event_names_it(cluster: Cluster) -> None:
+    hiding = cluster.node_root("old") / HIDING
+
+    hiding.write_text(REGISTRY)
+    repaired = await cluster.wait(
+        GPU_NODES, "old", until=lambda node: bool(node["status"]["runtime"].get("repaired"))
+    )
+
+    row = repaired["status"]["runtime"]["repaired"]
+    assert row["files"] == [f"/{HIDING}"]
+    assert any("nvidia" in key for key in row["keys"])
+    degraded = await cluster.wait(GPU_NODES, "old", until=toolkit_is("degraded", "SettingsWithoutEffect"))
+    assert f"/{HIDING} replaces the whole section" in toolkit_of(degraded)["message"]
+    found = in_force(cluster, "old")
+    assert set(found["containerd"]["runtimes"]) == HANDLERS | {"runc"}
+    assert found["registry"]["config_path"] == "/etc/containerd/certs.d"
+    events, _ = await cluster.client.list(EVENTS, "default")
+    said = [event["message"] for event in events if event["reason"] == "RuntimeConfigRepaired"]
+    assert any(f"/{HIDING} was changed by others" in message for message in said)
+
+
+async def test_an_uninstall_leaves_the_files_as_they_were(cluster: Cluster) -> None:
+    (cluster.node_root("old") / HIDING).unlink(missing_ok=True)
+    await cluster.wait(GPU_NODES, "old", until=toolkit_is("ok"))
+
+    await cluster.client.delete(POLICIES, "cluster-policy")
+    for node in RELEASES:
+        await cluster.wait_gone(GPU_NODES, node, timeout_s=60)
+
+    for node, text in cluster.before.items():
+        root = cluster.node_root(node)
+        assert (root / ROOT).read_text() == text
+        assert [path.name for path in (root / "etc/containerd/conf.d").iterdir()] == []
+        assert not (root / JOURNAL).exists()
+        assert not (root / "run/nvidia/validations/toolkit-ready").exists()

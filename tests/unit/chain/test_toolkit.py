@@ -1,0 +1,108 @@
+"""The toolkit link: what a node says of its container runtime."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuready.chain.device_plugin import Problem
+from gpuready.chain.toolkit import ToolkitFacts, ToolkitRecord, judge
+from gpuready.chain.verdict import State
+
+HIDDEN = '/etc/containerd/config.toml: plugins."io.containerd.grpc.v1.cri" has no effect'
+
+
+def record(**changes: object) -> ToolkitRecord:
+    base = {
+        "runtime": "containerd",
+        "version": "1.7.24",
+        "config": "/etc/containerd/config.toml",
+        "whole": True,
+        "handlers": ("nvidia", "nvidia-cdi", "runc"),
+        "cdi": True,
+    }
+    return ToolkitRecord(**{**base, **changes})  # type: ignore[arg-type]
+
+
+def facts(**changes: object) -> ToolkitFacts:
+    return ToolkitFacts(**{"wanted": True, "record": record(), **changes})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("given", "state", "reason", "said"),
+    [
+        pytest.param(
+            facts(),
+            State.OK,
+            "HandlersKnown",
+            "containerd 1.7.24 knows the handlers nvidia, nvidia-cdi, CDI is enabled",
+            id="all is well",
+        ),
+        pytest.param(
+            facts(record=record(notes=(HIDDEN,))),
+            State.DEGRADED,
+            "SettingsWithoutEffect",
+            f"containerd 1.7.24 knows the handlers; {HIDDEN}",
+            id="another file hides what the administrator wrote",
+        ),
+        pytest.param(facts(wanted=False), State.NOT_CHECKED, "Disabled", "does not want", id="not wanted"),
+        pytest.param(
+            facts(wanted=None), State.NOT_CHECKED, "Disabled", "does not want", id="nobody has said"
+        ),
+        pytest.param(
+            facts(record=None), State.WAITING, "ToolkitNotStarted", "since this boot", id="no record"
+        ),
+        pytest.param(
+            facts(original=True, gate=True),
+            State.OK,
+            "ToolkitReady",
+            "NVIDIA's validator",
+            id="the original, ready",
+        ),
+        pytest.param(
+            facts(original=True),
+            State.WAITING,
+            "ToolkitNotReady",
+            "not ready yet",
+            id="the original, not yet",
+        ),
+        pytest.param(
+            facts(deploy_label="paused-for-driver-upgrade"),
+            State.WAITING,
+            "Paused",
+            "paused-for",
+            id="paused",
+        ),
+        pytest.param(facts(deploy_label="false"), State.NOT_CHECKED, "OptedOut", "=false", id="opted out"),
+        pytest.param(
+            facts(record=record(whole=False)), State.WAITING, "ToolkitWorking", "being taught", id="at work"
+        ),
+        pytest.param(
+            facts(record=record(problem=Problem("WaitingForGrant", "waits for its turn"))),
+            State.WAITING,
+            "WaitingForGrant",
+            "containerd 1.7.24: waits for its turn",
+            id="waits for its turn",
+        ),
+        pytest.param(
+            facts(record=record(problem=Problem("RuntimeConfigRolledBack", "did not come back"))),
+            State.BROKEN,
+            "RuntimeConfigRolledBack",
+            "containerd 1.7.24: did not come back",
+            id="rolled back",
+        ),
+    ],
+)
+def test_what_is_judged_of_the_runtime(given, state, reason, said):
+    found = judge(given)
+
+    assert (found.state, found.reason) == (state, reason)
+    assert said in found.message
+
+
+def test_a_problem_brings_what_the_files_say_as_evidence():
+    problem = Problem("RuntimeConfigRefused", "no place", "by hand", ("seen",))
+
+    found = judge(facts(record=record(problem=problem, notes=(HIDDEN,))))
+
+    assert found.evidence == ("seen", HIDDEN)
+    assert found.next_step == "by hand"

@@ -14,10 +14,7 @@ from gpuready.operands.original.access import READ_NODES, USE_PRIVILEGED, accoun
 from gpuready.operands.original.containers import (
     MADE_DIRECTORY,
     PRIVILEGED,
-    ROOT_ONLY,
     Image,
-    config_map,
-    config_volume,
     container,
     driver_install_dir,
     host_path,
@@ -25,27 +22,24 @@ from gpuready.operands.original.containers import (
     mount,
     user_env,
 )
+from gpuready.operands.original.entrypoint import Entrypoint
 from gpuready.operands.original.pods import Pod, daemonset
 from gpuready.operands.original.validation import (
     DRIVER_ROOT,
     HOST_READ_ONLY,
     READ_GATES,
     VALIDATIONS,
-    entrypoint,
-    started_by,
     validations_volume,
     wait_for_toolkit,
 )
 
 NAME = "nvidia-device-plugin-daemonset"
 ACCOUNT = "nvidia-device-plugin"
-ENTRYPOINT = "nvidia-device-plugin-entrypoint"
 ACCESS = Access(in_namespace=(USE_PRIVILEGED,), in_cluster=(READ_NODES,))
 
 
 def objects(policy: ClusterPolicy, view: ClusterView) -> list[KubeObject]:
-    script = config_map(ENTRYPOINT, {"entrypoint.sh": _SCRIPT}, view, {"app": NAME})
-    return [*account(ACCOUNT, ACCESS, view), script, _daemonset(policy, view)]
+    return [*account(ACCOUNT, ACCESS, view), _START.config(view, NAME), _daemonset(policy, view)]
 
 
 def _daemonset(policy: ClusterPolicy, view: ClusterView) -> KubeObject:
@@ -72,7 +66,7 @@ def _daemonset(policy: ClusterPolicy, view: ClusterView) -> KubeObject:
             ),
         ],
         volumes=[
-            config_volume(ENTRYPOINT, ENTRYPOINT, mode=ROOT_ONLY),
+            _START.volume(),
             host_path("device-plugin", kubelet_path(policy, "device-plugins")),
             validations_volume(),
             driver_install_dir(policy),
@@ -92,12 +86,12 @@ def _plugin(policy: ClusterPolicy, image: Image) -> KubeObject:
     return container(
         "nvidia-device-plugin",
         image,
-        **started_by("/bin/entrypoint.sh", plugin.args),
+        **_START.started(plugin.args),
         env={**_env(policy), **user_env(plugin.env)},
         resources=plugin.resources,
         securityContext=PRIVILEGED,
         mounts=[
-            mount(ENTRYPOINT, "/bin/entrypoint.sh", read_only=True, key="entrypoint.sh"),
+            _START.mount(),
             mount("device-plugin", names.PLUGIN_DIR),
             mount("run-nvidia-validations", VALIDATIONS),
             DRIVER_ROOT,
@@ -139,7 +133,8 @@ def _cdi_env(policy: ClusterPolicy) -> dict[str, str]:
 
 
 # Loaded modules say what the node can do where the policy does not.
-_SCRIPT = entrypoint(
+_START = Entrypoint(
+    "nvidia-device-plugin-entrypoint",
     "nvidia-device-plugin",
     before="""\
 if [ -d /sys/module/gdrdrv ]; then : "${GDRCOPY_ENABLED:=true}"; export GDRCOPY_ENABLED; fi

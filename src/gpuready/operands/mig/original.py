@@ -19,7 +19,6 @@ from gpuready.operands.original.containers import (
     NODE_NAME,
     POD_NAME,
     PRIVILEGED,
-    ROOT_ONLY,
     Env,
     Image,
     config_map,
@@ -31,20 +30,18 @@ from gpuready.operands.original.containers import (
     mount,
     user_env,
 )
+from gpuready.operands.original.entrypoint import Entrypoint
 from gpuready.operands.original.plugin_config import DIGEST_ANNOTATION
 from gpuready.operands.original.pods import Pod, daemonset
 from gpuready.operands.original.validation import (
     DRIVER_ROOT,
     READ_GATES,
     VALIDATIONS,
-    entrypoint,
-    started_by,
     validations_volume,
     wait_for_toolkit,
 )
 
 NAME = "nvidia-mig-manager"
-ENTRYPOINT = "nvidia-mig-manager-entrypoint"
 DEFAULT_CONFIG, DEFAULT_CLIENTS = "default-mig-parted-config", "default-gpu-clients"
 ACCESS = Access(
     in_namespace=(
@@ -57,11 +54,10 @@ ACCESS = Access(
 
 
 def objects(policy: ClusterPolicy, view: ClusterView) -> list[KubeObject]:
-    script = config_map(ENTRYPOINT, {"entrypoint.sh": _SCRIPT}, view, {"app": NAME})
     return [
         *account(NAME, ACCESS, view),
         *_default_configs(policy, view),
-        script,
+        _START.config(view, NAME),
         _daemonset(policy, view),
     ]
 
@@ -91,7 +87,7 @@ def _daemonset(policy: ClusterPolicy, view: ClusterView) -> KubeObject:
         init_containers=[wait_for_toolkit(policy, view, READ_GATES)],
         containers=[_manager(policy, view)],
         volumes=[
-            config_volume(ENTRYPOINT, ENTRYPOINT, mode=ROOT_ONLY),
+            _START.volume(),
             host_path("host-sys", "/sys", DIRECTORY),
             validations_volume(),
             driver_install_dir(policy),
@@ -125,12 +121,12 @@ def _manager(policy: ClusterPolicy, view: ClusterView) -> KubeObject:
     return container(
         NAME,
         Image.of(policy, view, "migManager"),
-        **started_by("/bin/entrypoint.sh", manager.args),
+        **_START.started(manager.args),
         env={**_env(policy), **user_env(manager.env)},
         resources=manager.resources,
         securityContext=PRIVILEGED,
         mounts=[
-            mount(ENTRYPOINT, "/bin/entrypoint.sh", read_only=True, key="entrypoint.sh"),
+            _START.mount(),
             mount("run-nvidia-validations", VALIDATIONS),
             mount("host-sys", "/sys"),
             mount("host-root", "/host", propagation=HOST_TO_CONTAINER),
@@ -160,6 +156,8 @@ def _env(policy: ClusterPolicy) -> Env:
 
 
 # Programs of the host hold GPUs only where the driver is the host's.
-_SCRIPT = entrypoint(
-    "nvidia-mig-manager", before='export WITH_SHUTDOWN_HOST_GPU_CLIENTS="${IS_HOST_DRIVER:-false}"'
+_START = Entrypoint(
+    "nvidia-mig-manager-entrypoint",
+    "nvidia-mig-manager",
+    before='export WITH_SHUTDOWN_HOST_GPU_CLIENTS="${IS_HOST_DRIVER:-false}"',
 )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from gpuready.api.clusterpolicy import ClusterPolicy
 from gpuready.operands.contract import ClusterView, KubeObject
 from gpuready.operands.daemonset import BIDIRECTIONAL, HOST_TO_CONTAINER
@@ -77,17 +75,6 @@ def wait_for_toolkit(policy: ClusterPolicy, view: ClusterView, gates: KubeObject
     )
 
 
-def started_by(script: str, args: Sequence[str]) -> dict[str, list[str]]:
-    """Command and args of a container that a script of ours starts.
-
-    The original puts the policy's args in the place of the script, where the shell takes them for a command
-    and the container ends. Here they reach the program.
-    """
-    if not args:
-        return {"command": ["/bin/sh", "-c"], "args": [script]}
-    return {"command": ["/bin/sh", script], "args": list(args)}
-
-
 def wait_for(gate: str, what: str) -> str:
     """Shell text that ends when the gate is open; it looks every second and says so every half minute."""
     return (
@@ -95,13 +82,3 @@ def wait_for(gate: str, what: str) -> str:
         f'[ $((n % 30)) -ne 0 ] || echo "waiting for {what}: {gate} is not there"; '
         "n=$((n + 1)); sleep 1; done"
     )
-
-
-def entrypoint(program: str, *, before: str = "") -> str:
-    """Shell text that waits for the driver, exports what driver-ready says of it, and becomes the program.
-
-    before   lines between the two
-    """
-    gate = f"{VALIDATIONS}/driver-ready"
-    lines = ["#!/bin/sh", "set -u", wait_for(gate, "the driver"), "set -a", f". {gate}", "set +a"]
-    return "\n".join([*lines, *([before] if before else []), f'exec {program} "$@"', ""])

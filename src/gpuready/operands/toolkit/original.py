@@ -13,12 +13,9 @@ from gpuready.operands.original.containers import (
     MADE_DIRECTORY,
     NAMESPACE,
     PRIVILEGED,
-    ROOT_ONLY,
     SELINUX_S0,
     Env,
     Image,
-    config_map,
-    config_volume,
     container,
     driver_install_dir,
     host_dev_char,
@@ -27,13 +24,13 @@ from gpuready.operands.original.containers import (
     mount,
     user_env,
 )
+from gpuready.operands.original.entrypoint import PLACE, Entrypoint
 from gpuready.operands.original.pods import Pod, daemonset
 from gpuready.operands.original.validation import (
     DRIVER_ROOT,
     HOST_READ_ONLY,
     VALIDATIONS,
     driver_validation,
-    entrypoint,
     validations_volume,
 )
 from gpuready.operands.toolkit import runtime
@@ -41,12 +38,11 @@ from gpuready.operands.toolkit.runtime import Seen
 
 NAME = "nvidia-container-toolkit-daemonset"
 ACCOUNT = "nvidia-container-toolkit"
-ENTRYPOINT = "nvidia-container-toolkit-entrypoint"
 ACCESS = Access(in_namespace=(USE_PRIVILEGED, rule("apps", ["daemonsets"], ["list"])))
 
 
 def objects(policy: ClusterPolicy, view: ClusterView) -> list[KubeObject]:
-    script = config_map(ENTRYPOINT, {"entrypoint.sh": _SCRIPT}, view, {"app": NAME})
+    script = _START.config(view, NAME)
     return [*account(ACCOUNT, ACCESS, view), script, _daemonset(policy, view)]
 
 
@@ -64,7 +60,7 @@ def _daemonset(policy: ClusterPolicy, view: ClusterView) -> KubeObject:
         init_containers=[driver_validation(policy, view)],
         containers=[_toolkit(policy, view, seen)],
         volumes=[
-            config_volume(ENTRYPOINT, ENTRYPOINT, mode=ROOT_ONLY),
+            _START.volume(),
             host_path("toolkit-root", "/run/nvidia/toolkit", MADE_DIRECTORY),
             validations_volume(),
             driver_install_dir(policy),
@@ -87,12 +83,12 @@ def _toolkit(policy: ClusterPolicy, view: ClusterView, seen: list[Seen]) -> Kube
         "nvidia-container-toolkit-ctr",
         Image.of(policy, view, "toolkit"),
         command=["/bin/sh", "-c"],
-        args=["/bin/entrypoint.sh"],
+        args=[PLACE],
         env=_env(policy, view, seen),
         resources=toolkit.resources,
         securityContext={**PRIVILEGED, **SELINUX_S0},
         mounts=[
-            mount(ENTRYPOINT, "/bin/entrypoint.sh", read_only=True, key="entrypoint.sh"),
+            _START.mount(),
             mount("toolkit-root", "/run/nvidia/toolkit"),
             mount("run-nvidia-validations", VALIDATIONS),
             mount("toolkit-install-dir", toolkit.install_dir),
@@ -152,4 +148,4 @@ def _crio_hooks(view: ClusterView) -> str:
 
 
 # containerd from 1.6.9 on may end when it is told of a new configuration right after it has started.
-_SCRIPT = entrypoint("nvidia-toolkit", before="sleep 5")
+_START = Entrypoint("nvidia-container-toolkit-entrypoint", "nvidia-toolkit", before="sleep 5")

@@ -9,81 +9,35 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from gpuready_sim.client import PODS, REPLICA_SETS, NotFound, Object, SimClient, key_of
+from gpuready_sim.client import REPLICA_SETS, Object, SimClient
 from gpuready_sim.controllers.caches import Caches
 from gpuready_sim.controllers.daemonset.rollout import is_available, is_ready
-from gpuready_sim.controllers.events import Events
-from gpuready_sim.controllers.loop import KeyedLoop
-from gpuready_sim.controllers.owned import Expected, controller_of, is_deleting, pod_from, reference_to
+from gpuready_sim.controllers.owned import is_deleting
+from gpuready_sim.controllers.pod_owner import PodOwner
 
 
-class ReplicaSetController:
+class ReplicaSetController(PodOwner):
     def __init__(self, client: SimClient, caches: Caches) -> None:
-        self._client = client
-        self._caches = caches
-        self._events = Events(client, "replicaset-controller")
-        self._expected = Expected()
-        self._loop = KeyedLoop("replica set controller", self._sync)
-        caches.replica_sets.add_handler(lambda old, new: self._loop.mark(key_of(new or old or {})))
-        caches.pods.add_handler(self._pod_changed)
+        super().__init__(client, caches, REPLICA_SETS, caches.replica_sets, name="replicaset-controller")
 
-    async def run(self) -> None:
-        await self._loop.run()
-
-    def _pod_changed(self, old: Object | None, new: Object | None) -> None:
-        self._expected.seen(old, new)
-        pod = new or old or {}
-        owner = controller_of(pod)
-        if owner and owner["kind"] == "ReplicaSet":
-            self._loop.mark(f"{pod['metadata']['namespace']}/{owner['name']}")
-
-    async def _sync(self, key: str) -> float | None:
-        replica_set = self._caches.replica_sets.objects.get(key)
-        if replica_set is None or is_deleting(replica_set):
-            return None
-        active = self._active(replica_set)
-        wanted = int(replica_set["spec"].get("replicas", 1))
+    async def sync(self, owner: Object) -> float | None:
+        active = self._active(owner)
+        wanted = int(owner["spec"].get("replicas", 1))
         for _ in range(wanted - len(active)):
-            await self._create(replica_set)
+            await self.create_pod(owner, {})
         for pod in sorted(active, key=worth)[: max(0, len(active) - wanted)]:
-            await self._delete(replica_set, pod)
-        return await self._report(replica_set)
+            await self.delete_pod(pod)
+            self.say(owner, "Normal", "SuccessfulDelete", f"Deleted pod: {pod['metadata']['name']}")
+        return await self._report(owner)
 
     def _active(self, replica_set: Object) -> list[Mapping[str, Any]]:
-        pods = self._expected.of(replica_set["metadata"]["uid"], self._caches.pods.objects.values())
-        return [pod for pod in pods if is_active(pod)]
-
-    async def _create(self, replica_set: Object) -> None:
-        reference = reference_to("apps/v1", "ReplicaSet", replica_set)
-        pod = await self._client.create(
-            PODS, pod_from(replica_set["spec"]["template"], replica_set, reference, {})
-        )
-        if key_of(pod) not in self._caches.pods.objects:
-            self._expected.created(pod)
-        self._say(replica_set, "SuccessfulCreate", f"Created pod: {pod['metadata']['name']}")
-
-    async def _delete(self, replica_set: Object, pod: Mapping[str, Any]) -> None:
-        meta = pod["metadata"]
-        self._expected.deleted(pod)
-        await self._client.delete(PODS, meta["name"], meta["namespace"], uid=meta["uid"])
-        self._say(replica_set, "SuccessfulDelete", f"Deleted pod: {meta['name']}")
-
-    def _say(self, replica_set: Object, reason: str, message: str) -> None:
-        about = {**replica_set, "apiVersion": "apps/v1", "kind": "ReplicaSet"}
-        self._events.say(about, "Normal", reason, message)
+        return [pod for pod in self.pods_of(replica_set) if is_active(pod)]
 
     async def _report(self, replica_set: Object) -> float | None:
         """Seconds after which a ready pod becomes an available one."""
         min_ready_s = float(replica_set["spec"].get("minReadySeconds") or 0)
         status = status_of(replica_set, self._active(replica_set), min_ready_s)
-        have, meta = replica_set.get("status") or {}, replica_set["metadata"]
-        if any(have.get(name) != value for name, value in status.items()):
-            try:
-                await self._client.merge_patch(
-                    REPLICA_SETS, meta["name"], {"status": status}, meta["namespace"], subresource="status"
-                )
-            except NotFound:
-                return None  # deleted meanwhile
+        await self.report(replica_set, status)
         waits = (status["readyReplicas"] or 0) > (status["availableReplicas"] or 0)
         return min_ready_s if waits else None
 

@@ -13,6 +13,7 @@ from typing import Any
 from gpuready_sim.client import DAEMON_SETS, NODES, PODS, Resource
 from gpuready_sim.cluster.api import Api
 from gpuready_sim.cluster.handle import Cluster
+from gpuready_sim.containerd import merge
 from gpuready_sim.scenarios.demo.chain_view import GPU_NODES, ChainView
 from gpuready_sim.scenarios.examples import example
 from gpuready_sim.scenarios.story import Story
@@ -21,6 +22,8 @@ POLICIES = Resource("nvidia.com", "v1", "clusterpolicies", "ClusterPolicy", name
 NAMESPACE = "gpu-operator"
 GPU = "nvidia.com/gpu"
 GPU_NODE_NAMES = {"a100", "h100", "rtx4090"}
+CONTAINERD_CONFIG, HIDING = "etc/containerd/config.toml", "etc/containerd/conf.d/99-registry.toml"
+REGISTRY = '[plugins."io.containerd.grpc.v1.cri".registry]\n  config_path = "/etc/containerd/certs.d"\n'
 NEW_DRIVER = "570.124.06"
 CDI_FILE = "var/run/cdi/k8s.device-plugin.nvidia.com-gpu.json"
 Object = dict[str, Any]
@@ -35,6 +38,7 @@ async def tell(story: Story, name: str, api: Api) -> None:
         await _policy(story, cluster)
         await _one_gpu(story, cluster)
         await _shared_card(story, cluster)
+        await _hidden_handlers(story, cluster)
         await _xid(story, cluster)
         await _driver_update(story, cluster)
         await _gone(story, cluster)
@@ -119,6 +123,39 @@ async def _shared_card(story: Story, cluster: Cluster) -> None:
     for name in names:
         await cluster.client.delete(PODS, name, "default", grace_s=0)
         await cluster.wait_gone(PODS, name, "default")
+
+
+# --- the container runtime ------------------------------------------------------------------------------
+
+
+async def _hidden_handlers(story: Story, cluster: Cluster) -> None:
+    with story.step(
+        "Another tool drops a registry file on h100, and containerd 1.7 forgets its GPU handlers"
+    ):
+        root = cluster.node_root("h100")
+        before = _handlers(root)
+        story.say(f"$ cp registry.toml /{HIDING}")
+        (root / HIDING).write_text(REGISTRY)
+        hidden = _handlers(root)
+        await cluster.wait(GPU_NODES, "h100", until=_toolkit_reason("SettingsWithoutEffect"))
+        after = _handlers(root)
+        code, said = await _gpuready(cluster, "doctor", "--node", "h100")
+        story.quote("gpuready doctor --node h100", said)
+        story.expect(
+            "nvidia" in before and "nvidia" not in hidden, "the file hid every handler of ours", hidden
+        )
+        story.expect({"nvidia", "runc"} <= after, "the toolkit has put them where they count", after)
+        named = code == 1 and f"/{HIDING}" in said
+        story.expect(named, "doctor names the file that pushes the root's settings aside", said)
+        (root / HIDING).unlink()
+        await cluster.wait(GPU_NODES, "h100", until=_toolkit_reason("HandlersKnown"))
+    story.expect(_handlers(root) == before, "the file is gone, and all is as before", _handlers(root))
+
+
+def _handlers(root: Path) -> set[str]:
+    """What the node's containerd would know if it started now."""
+    told = merge.configuration(root, f"/{CONTAINERD_CONFIG}", "1.7.24")
+    return set(merge.cri_of(told)["containerd"]["runtimes"])
 
 
 # --- faults ---------------------------------------------------------------------------------------------
@@ -208,7 +245,7 @@ def _is_clean(node: Object) -> bool:
 
 
 def _left_on_disk(root: Path) -> list[Path]:
-    folders = ("run/nvidia/validations", "run/gpuready", "var/lib/gpuready")
+    folders = ("run/nvidia/validations", "run/gpuready", "var/lib/gpuready", "etc/containerd/conf.d")
     files = [path for folder in folders for path in (root / folder).rglob("*") if path.is_file()]
     return files + [path for path in (root / CDI_FILE,) if path.exists()]
 
@@ -254,9 +291,17 @@ def _offers(count: int) -> Any:
 
 
 def _driver_reason(reason: str) -> Any:
+    return _link_reason("driver", reason)
+
+
+def _toolkit_reason(reason: str) -> Any:
+    return _link_reason("toolkit", reason)
+
+
+def _link_reason(link: str, reason: str) -> Any:
     def has_reason(node: Object) -> bool:
         chain = (node.get("status") or {}).get("chain") or ()
-        return any(row["link"] == "driver" and row.get("reason") == reason for row in chain)
+        return any(row["link"] == link and row.get("reason") == reason for row in chain)
 
     return has_reason
 

@@ -55,6 +55,7 @@ nodes:
 - name: l4-0
   gpus: {L4: 2}
   driver: {where: host}
+  containerd: 2.2.1
 """
 
 

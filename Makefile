@@ -56,6 +56,7 @@ check: setup ## lint, format, types, imports, generated files up to date
 	$(BIN)/python -m gpuready.protos.generate --check
 	$(BIN)/python -m gpuready.api.crd --check
 	$(BIN)/python charts/generate.py --check
+	$(BIN)/python images/requirements.py --check
 
 bench: setup ## measure what DESIGN promises: ready time, allocation latency, memory, writes
 	$(BIN)/python -m benchmarks
@@ -86,6 +87,7 @@ chart: setup ## regenerate what the chart takes from the product: CRDs, rules, t
 requirements: ## export the hashed requirements (needs uv)
 	uv export --quiet --no-emit-project --all-extras --no-header --format requirements-txt --output-file requirements/dev.txt
 	@rm -f uv.lock
+	$(PYTHON) images/requirements.py
 
 picture: setup ## redraw the README's picture from a run of the demo
 	$(BIN)/gpuready-sim demo --picture docs/demo.svg

@@ -16,6 +16,11 @@ _DAEMONS = ("device-plugin", "node-agent", "toolkit")
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[1:] == ["--self-check"]:
+        from gpuready import self_check
+
+        if arguments[0] in self_check.ROLES:
+            return self_check.run(arguments[0])
     if len(arguments) == 1 and arguments[0] in _DAEMONS:
         return _run_daemon(arguments[0])
     from gpuready.commands import run

@@ -174,7 +174,7 @@ class Containerd:
         path = f"{Path(self._programs['containerd']).parent}:{os.environ['PATH']}"
         daemon = self._node.spawn(self._programs["containerd"], "--config", str(config), PATH=path)
         until = time.monotonic() + _DEADLINE_S
-        while self._ctr("version").returncode != 0:
+        while self.ctr("version").returncode != 0:
             assert daemon.poll() is None, (self._node.folder / "daemon.log").read_text()[-2000:]
             assert time.monotonic() < until, "containerd does not answer"
             time.sleep(0.05)
@@ -184,7 +184,7 @@ class Containerd:
         self._started += 1
         words = ["run", "--rm", "--runc-binary", str(shutil.which(self._runtime))]
         words += [word for device in devices for word in ("--device", device)]
-        done = self._ctr(*words, "--rootfs", str(self._node.rootfs), f"c{self._started}", *command)
+        done = self.ctr(*words, "--rootfs", str(self._node.rootfs), f"c{self._started}", *command)
         _skip_unable(done, self._runtime)
         return done
 
@@ -192,5 +192,5 @@ class Containerd:
         self._daemon.terminate()
         self._daemon.wait(_DEADLINE_S)
 
-    def _ctr(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def ctr(self, *words: str) -> subprocess.CompletedProcess[str]:
         return self._node.run(self._programs["ctr"], "--address", self._socket, *words)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import io
 import json
 import platform
+import py_compile
 import subprocess
 import tarfile
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +34,7 @@ class Image:
     files     path in the image -> file or directory of this machine
     texts     path in the image -> what stands in it
     links     path in the image -> target of a symbolic link
+    bytecode  compile every Python file in it, as the build of a release does
     """
 
     name: str
@@ -40,6 +44,7 @@ class Image:
     env: Mapping[str, str] = field(default_factory=lambda: {"PATH": "/usr/bin:/bin"})
     entrypoint: Sequence[str] = ()
     command: Sequence[str] = ()
+    bytecode: bool = False
 
 
 def busybox_images(busybox: Path) -> list[Image]:
@@ -75,12 +80,39 @@ def _write_layer(path: Path, image: Image) -> None:
             layer.addfile(_folder(folder, 0o1777 if folder == "tmp" else 0o755))
         for name, source in image.files.items():
             layer.add(source, name, filter=_of_root)
+        if image.bytecode:
+            _add_bytecode(layer, image.files)
         for name, text in image.texts.items():
             _add_text(layer, name, text)
         for name, target in image.links.items():
             link = tarfile.TarInfo(name)
             link.type, link.linkname = tarfile.SYMTYPE, target
             layer.addfile(link)
+
+
+def _add_bytecode(layer: tarfile.TarFile, files: Mapping[str, Path]) -> None:
+    """Valid whatever the time stamps of the sources are: nobody edits a file in an image."""
+    with tempfile.NamedTemporaryFile(suffix=".pyc") as compiled:
+        for name, source in files.items():
+            if source.suffix != ".py":
+                continue
+            try:
+                py_compile.compile(
+                    str(source),
+                    compiled.name,
+                    dfile=f"/{name}",
+                    doraise=True,
+                    invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
+                )
+            except py_compile.PyCompileError:
+                continue  # some libraries bring files for other versions of Python
+            target = importlib.util.cache_from_source(name)
+            layer.add(compiled.name, target, filter=_readable_of_root)
+
+
+def _readable_of_root(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    entry.mode = 0o644
+    return _of_root(entry)
 
 
 def _folder(name: str, mode: int) -> tarfile.TarInfo:

@@ -1,7 +1,8 @@
 """The product's image, put together from what runs it on this machine: interpreter, packages, libraries.
 
-It stands for the image of a release: the same program, started by the same words. Python and its libraries
-stay at their places, since an interpreter knows where it was installed.
+It stands for the image of a release (images/Containerfile): the same folders and program, started by the same
+words and compiled like it. Python and its libraries stay at their places, since an interpreter knows where it
+was installed.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ def own_image(name: str, env: Mapping[str, str]) -> Image:
         links={link: f"usr/{link}" for link in ("bin", "lib", "lib64")} | {"usr/bin/python3": str(python)},
         env={"PATH": "/usr/bin", "PYTHONPATH": f"/{PACKAGES}", "PYTHONDONTWRITEBYTECODE": "1", **env},
         entrypoint=["gpuready"],
+        bytecode=True,
     )
 
 

@@ -79,14 +79,28 @@ def set_contexts(state: GpuState, index: int, contexts: Sequence[Context]) -> No
             slot.pid = context.pid
 
 
-def set_share(state: GpuState, index: int, pid: int, sm_percent: int) -> None:
-    """How much of the GPU's time one process takes; 0: an equal share of what the others leave."""
+def contexts(state: GpuState, index: int) -> list[Context]:
+    """The processes on the GPU, those that have ended since included."""
     with state.changing(index) as gpu:
-        for slot in gpu.processes:
-            if slot.pid == pid:
-                slot.sm_percent = sm_percent
-                return
-    raise HardwareStateError(f"process {pid} has no context on GPU {index}")
+        return [
+            Context(
+                slot.pid,
+                slot.memory_bytes // (1024 * 1024),
+                slot.sm_percent,
+                slot.gpu_instance if slot.in_partition else None,
+            )
+            for slot in gpu.processes
+            if slot.pid
+        ]
+
+
+def set_share_everywhere(state: GpuState, pid: int, sm_percent: int) -> None:
+    """How much of their time one process takes of the GPUs it is on; 0: an equal share of the rest."""
+    for gpu in state.gpus():
+        with state.changing(gpu.index) as record:
+            for slot in record.processes:
+                if slot.pid == pid:
+                    slot.sm_percent = sm_percent
 
 
 def count_error(state: GpuState, index: int, kind: str, number: int = 1) -> None:

@@ -59,6 +59,7 @@ class ContainerMaker:
             cdi_devices=options.cdi_devices,
             annotations=options.annotations,
             privileged=bool((spec.get("securityContext") or {}).get("privileged")),
+            cgroup_parent=cgroup_of(pod),
         )
 
     async def _environment(self, pod: Object) -> dict[str, str]:
@@ -71,6 +72,18 @@ class ContainerMaker:
         except (ApiStatus, Unreachable, TimeoutError) as exc:
             raise ConfigError(f"failed to sync cache: {exc}") from exc
         return compose(self._spec, pod, self._node.service_env, lambda kind, name: found.get((kind, name)))
+
+
+def cgroup_of(pod: Object) -> str:
+    """A pod's cgroup by the kubelet's systemd driver; containers are below it.
+
+    Source: kubernetes pkg/kubelet/cm/cgroup_manager_linux.go (ToSystemd) and pod_container_manager_linux.go.
+    """
+    uid = pod["metadata"]["uid"].replace("-", "_")
+    quality = str((pod.get("status") or {}).get("qosClass") or "BestEffort").lower()
+    if quality == "guaranteed":
+        return f"/kubepods.slice/kubepods-pod{uid}.slice"
+    return f"/kubepods.slice/kubepods-{quality}.slice/kubepods-{quality}-pod{uid}.slice"
 
 
 def _texts_of(obj: Object) -> dict[str, str]:

@@ -1,4 +1,6 @@
-/* launch [--log FILE] [--grace SECONDS] -- program args...: the first process of a simulated container.
+/* launch [--log FILE] [--grace SECONDS] [--cgroup PATH --proc DIR] -- program args...
+ * The first process of a simulated container. With a cgroup, the node's /proc (DIR) says for as long as the
+ * program runs that it is in it: DIR/<pid>/cgroup.
  *
  * Starts the program in a session of its own, hands signals on, reaps whatever is left to it, and ends with
  * the program's status (128 + signal). After SIGTERM the program has `grace` seconds (30), two if whoever
@@ -16,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -39,6 +42,29 @@ static void redirect_output(const char *path) {
     if (file < 0) die(path);
     dup2(file, STDOUT_FILENO);
     dup2(file, STDERR_FILENO);
+}
+
+/* What the kernel of the simulated node says of a process: one line in DIR/<pid>/cgroup. Who cannot be written
+ * down runs all the same. */
+static void write_cgroup(const char *proc, const char *cgroup) {
+    char path[4096];
+    if (!proc || !cgroup) return;
+    snprintf(path, sizeof path, "%s/%d", proc, (int)getpid());
+    if (mkdir(path, 0755) != 0 && errno != EEXIST) return;
+    snprintf(path, sizeof path, "%s/%d/cgroup", proc, (int)getpid());
+    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (file < 0) return;
+    dprintf(file, "0::%s\n", cgroup);
+    close(file);
+}
+
+static void remove_cgroup(const char *proc, pid_t pid) {
+    char path[4096];
+    if (!proc) return;
+    snprintf(path, sizeof path, "%s/%d/cgroup", proc, (int)pid);
+    unlink(path);
+    snprintf(path, sizeof path, "%s/%d", proc, (int)pid);
+    rmdir(path);
 }
 
 static pid_t parent_of(const char *pid) {
@@ -76,10 +102,16 @@ static void kill_descendants(void) {
     }
 }
 
-static void run_program(char **argv, const char *log, pid_t parent, const sigset_t *inherited) {
+typedef struct {
+    const char *log, *cgroup, *proc;
+    double grace;
+} options;
+
+static void run_program(char **argv, const options *asked, pid_t parent, const sigset_t *inherited) {
     die_with(parent, SIGKILL);
     setsid();
-    if (log) redirect_output(log);
+    write_cgroup(asked->proc, asked->cgroup);
+    if (asked->log) redirect_output(asked->log);
     sigprocmask(SIG_SETMASK, inherited, NULL);
     execvp(argv[0], argv);
     fprintf(stderr, "launch: %s: %s\n", argv[0], strerror(errno));
@@ -126,16 +158,17 @@ static int serve(pid_t program, pid_t parent, double grace, const sigset_t *watc
 }
 
 int main(int argc, char **argv) {
-    const char *log = NULL;
-    double grace = 30;
+    options asked = {.grace = 30};
     int i = 1;
     for (; i < argc && strcmp(argv[i], "--") != 0; i += 2) {
-        if (i + 1 < argc && strcmp(argv[i], "--log") == 0) log = argv[i + 1];
-        else if (i + 1 < argc && strcmp(argv[i], "--grace") == 0) grace = atof(argv[i + 1]);
+        if (i + 1 < argc && strcmp(argv[i], "--log") == 0) asked.log = argv[i + 1];
+        else if (i + 1 < argc && strcmp(argv[i], "--grace") == 0) asked.grace = atof(argv[i + 1]);
+        else if (i + 1 < argc && strcmp(argv[i], "--cgroup") == 0) asked.cgroup = argv[i + 1];
+        else if (i + 1 < argc && strcmp(argv[i], "--proc") == 0) asked.proc = argv[i + 1];
         else break;
     }
     if (i + 1 >= argc || strcmp(argv[i], "--") != 0) {
-        fprintf(stderr, "usage: launch [--log FILE] [--grace SECONDS] -- program [args...]\n");
+        fprintf(stderr, "usage: launch [--log FILE] [--grace SECONDS] [--cgroup PATH --proc DIR] -- program [args...]\n");
         return 2;
     }
     pid_t parent = getppid();
@@ -149,8 +182,9 @@ int main(int argc, char **argv) {
     if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) die("prctl");
     pid_t self = getpid(), program = fork();
     if (program < 0) die("fork");
-    if (program == 0) run_program(argv + i + 1, log, self, &inherited);
-    int status = serve(program, parent, grace, &watched);
+    if (program == 0) run_program(argv + i + 1, &asked, self, &inherited);
+    int status = serve(program, parent, asked.grace, &watched);
     kill_descendants();
+    remove_cgroup(asked.proc, program);
     return status;
 }

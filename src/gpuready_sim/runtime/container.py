@@ -53,6 +53,7 @@ class ContainerConfig:
     cdi_devices: Sequence[str] = ()
     annotations: Mapping[str, str] = field(default_factory=dict)
     privileged: bool = False
+    cgroup_parent: str = ""  # the pod's, as the kubelet names it
 
 
 class Runtime:
@@ -86,7 +87,13 @@ class Runtime:
         cdi_edits.run_create_hooks(edits, root, container_id)
         env = {**config.env, **cdi_edits.variables(edits)}
         return Container(
-            container_id, config, root, program.argv, self._process_env(config, root, env), program.needs
+            container_id,
+            config,
+            root,
+            program.argv,
+            self._process_env(config, root, env),
+            program.needs,
+            _launch(config, container_id, self.node_root),
         )
 
     def _cdi_edits(self, config: ContainerConfig) -> list[cdi.Json]:
@@ -140,6 +147,7 @@ class Container:
         argv: Sequence[str],
         env: Mapping[str, str],
         needs: str,
+        launch: Sequence[str],
     ) -> None:
         self.id = container_id
         self.config = config
@@ -151,6 +159,7 @@ class Container:
         self._argv = argv
         self._env = dict(env)
         self._needs = needs
+        self._launch = launch
         self._process: asyncio.subprocess.Process | None = None
         self._ended = asyncio.Event()
         self._watcher: asyncio.Task[None] | None = None
@@ -162,8 +171,7 @@ class Container:
         if not LAUNCH.exists():
             raise StartError(f"{LAUNCH} is missing: build the C parts first (make setup)")
         self._process = await asyncio.create_subprocess_exec(
-            str(LAUNCH),
-            "--",
+            *self._launch,
             *self._argv,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
@@ -230,8 +238,7 @@ class Container:
         self, argv: Sequence[str], timeout_s: float, env: Mapping[str, str] | None = None
     ) -> tuple[int, str]:
         process = await asyncio.create_subprocess_exec(
-            str(LAUNCH),
-            "--",
+            *self._launch,
             *argv,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
@@ -259,6 +266,14 @@ class Container:
     def _signal(self, number: int) -> None:
         if self._process is not None and self._process.returncode is None:
             _send(self._process.pid, number)
+
+
+def _launch(config: ContainerConfig, container_id: str, node_root: Path) -> tuple[str, ...]:
+    """The words before a program of this container; its processes are in the container's cgroup."""
+    if not config.cgroup_parent:
+        return str(LAUNCH), "--"
+    cgroup = f"{config.cgroup_parent}/cri-containerd-{container_id}.scope"
+    return str(LAUNCH), "--cgroup", cgroup, "--proc", str(node_root / "proc"), "--"
 
 
 def _inject_device(device: DeviceNode, root: ContainerRoot) -> None:

@@ -23,7 +23,8 @@ BRANCHES = range(510, 600)
 AVAILABLE = """the simulator runs only:
   image gpuready     our own program: gpuready ROLE ...
   image driver       the driver container: nvidia-driver init; the tag gives the version
-  any image          nvidia-smi [-L ...], gpu-hold, sleep N|infinity, printenv [NAME], true, false"""
+  any image          nvidia-smi [-L ...], gpu-hold, sleep N|infinity, printenv [NAME], true, false
+  gpu-hold           [--memory MIB] [--sm PERCENT]: a context on each GPU of the container"""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gpuready_sim.hardware import machine
+from gpuready_sim.hardware import machine, work
 from gpuready_sim.runtime.container import Container, DeviceNode
 from gpuready_sim.runtime.errors import CreateError, StartError
 from gpuready_sim.runtime.logs import tail_text
@@ -136,6 +136,31 @@ async def test_a_pod_that_holds_a_gpu_shows_among_the_holders(create: Create, lo
     assert await container.stop(grace_s=5) == 0
     with machine.gpu_state(loaded_node) as state:
         assert not state.holders()
+
+
+async def test_a_pod_with_cuda_shows_in_the_process_list_and_the_node_knows_its_cgroup(
+    create: Create, loaded_node: Path
+) -> None:
+    directory = "/usr/lib/x86_64-linux-gnu"
+    mounts = [
+        {"hostPath": f"{directory}/{name}", "containerPath": f"{directory}/{name}"}
+        for name in ("libnvidia-ml.so.1", "libcuda.so.1")
+    ]
+    write_spec(loaded_node, mounts=mounts)
+    pod = "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1_2.slice"
+    container = await create(
+        "gpu-hold", "--memory", "700", "--sm", "30", cdi_devices=[GPU0], cgroup_parent=pod
+    )
+    await container.start()
+    await until_log(container, "holding 1 GPUs")
+    with machine.gpu_state(loaded_node) as state:
+        (held,) = work.contexts(state, 0)
+    assert (held.mib, held.sm_percent) == (700, 30)
+    cgroup = loaded_node / f"root/proc/{held.pid}/cgroup"
+    assert cgroup.read_text() == f"0::{pod}/cri-containerd-{container.id}.scope\n"
+
+    assert await container.stop(grace_s=5) == 0
+    assert not cgroup.parent.exists()
 
 
 async def test_annotations_work_like_the_list_and_name_a_device_once(

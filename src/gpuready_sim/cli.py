@@ -12,6 +12,7 @@ import click
 
 from gpuready_sim.cli_arguments import COULD_NOT_LOOK, FINE, api, ask, named, node, table_or_json
 from gpuready_sim.cli_faults import fault
+from gpuready_sim.cli_gpu import gpu
 from gpuready_sim.errors import SimulatorError
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def sim(debug: bool) -> None:
     See it:  gpuready-sim demo                   from bare machines to GPUs in pods, with faults
     Start:   gpuready-sim up --detach            prints `kubeconfig: PATH`
     Use:     export KUBECONFIG=PATH; kubectl get nodes
+    Work:    gpuready-sim gpu load l4-0/1 sine 20 90 60
     Break:   gpuready-sim fault xid l4-0/1 79    gpuready-sim fault list
     Look:    gpuready-sim status                 gpuready-sim requests --writes
     Log in:  gpuready-sim exec l4-0 -- nvidia-smi
@@ -284,6 +286,7 @@ def completion(shell: str) -> int:
 
 
 sim.add_command(fault)
+sim.add_command(gpu)
 
 
 if __name__ == "__main__":

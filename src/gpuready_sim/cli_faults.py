@@ -21,6 +21,9 @@ def fault() -> None:
       inforom        inforom --mend; it is stored on the card: neither reset nor reboot helps
       hang           ends by itself; `hang NODE 0` or a reboot end it at once
       driver-update  driver-reload or reboot
+      throttle       throttle without reasons
+      flag           flag --mend
+      call           call without a function, or its --seconds
 
     \b
     Examples:
@@ -102,6 +105,68 @@ def fault_hang(name: str, node: str, seconds: float) -> int:
     """Let every NVML call on a node hang for so long; 0 ends it."""
     ask(name, "fault hang", node=node, seconds=seconds)
     click.echo(f"NVML of {node} hangs for {seconds:g} s" if seconds else f"NVML of {node} answers")
+    return FINE
+
+
+@fault.command("throttle")
+@named
+@target
+@click.argument("reasons", nargs=-1)
+def fault_throttle(name: str, target: str, reasons: tuple[str, ...]) -> int:
+    """Hold a GPU's clocks back: power-cap, sw-thermal, hw-thermal, hw-slowdown, power-brake, sync-boost."""
+    ask(name, "fault throttle", target=target, reasons=list(reasons))
+    click.echo(f"{target} is held back by {', '.join(reasons)}" if reasons else f"{target} runs freely")
+    return FINE
+
+
+@fault.command("error")
+@named
+@target
+@click.argument("kind")
+@click.argument("number", type=whole(1, 10**6), default="1")
+def fault_error(name: str, target: str, kind: str, number: int) -> int:
+    """Count an error: ecc-corrected, ecc-uncorrected, pcie-replay, nvlink-replay, page-retired-double ..."""
+    ask(name, "fault error", target=target, kind=kind, number=number)
+    click.echo(f"{target}: {number} more {kind}")
+    return FINE
+
+
+@fault.command("flag")
+@named
+@target
+@click.argument("flag")
+@click.option("--mend", is_flag=True, help="No longer.")
+def fault_flag(name: str, target: str, flag: str, mend: bool) -> int:
+    """Say of a GPU: row-remap-pending, row-remap-failed, memory-unrepairable, page-retirement-pending."""
+    ask(name, "fault flag", target=target, flag=flag, on=not mend)
+    click.echo(f"{target}: {flag} {'no longer' if mend else 'set'}")
+    return FINE
+
+
+@fault.command("call")
+@named
+@target
+@click.argument("function", default="")
+@click.option("--code", type=whole(1, 999), default="999", help="NVML's number of the error; 999: unknown.")
+@click.option("--seconds", type=seconds(3600), help="Hang for so long instead; 0 ends it.")
+def fault_call(name: str, target: str, function: str, code: int, seconds: float | None) -> int:
+    """Let one NVML function fail or hang for a GPU, or all with '*'; without FUNCTION, mend them.
+
+    \b
+    Examples:
+      gpuready-sim fault call h100/3 nvmlDeviceGetPowerUsage --code 999
+      gpuready-sim fault call h100/3 '*' --seconds 30
+      gpuready-sim fault call h100/3
+    """
+    answer = ask(name, "fault call", target=target, function=function, code=code, seconds=seconds)
+    if not function:
+        click.echo(f"{target}: {answer['mended']} mended")
+    elif seconds is None:
+        click.echo(f"{target}: {function} answers {code}")
+    else:
+        click.echo(
+            f"{target}: {function} hangs for {seconds:g} s" if seconds else f"{target}: {function} answers"
+        )
     return FINE
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuready_sim.client import PODS, SimClient
 from gpuready_sim.cluster import holders
+from gpuready_sim.cluster.gpu_commands import GPU_COMMANDS
 from gpuready_sim.cluster.machines import RELOAD_WAIT_S, Machine, MachineError
 from gpuready_sim.errors import DriverInUseError, SimulatorError
 from gpuready_sim.hardware.state import Holder
@@ -42,6 +43,10 @@ class Commands:
         }
 
     async def handle(self, command: str, args: Args) -> object:
+        if command in GPU_COMMANDS:
+            machine, index = self._gpu(args["target"])
+            with machine.gpus() as gpus:
+                return GPU_COMMANDS[command](gpus, index, args)
         action = self._known.get(command)
         if action is None:
             raise CommandError(

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.node.real_containerd import RealContainerd
 
+from gpuready.errors import GPUReadyError
 from gpuready.gpu.tree import Tree
 from gpuready.operands.toolkit import journal
 from gpuready.operands.toolkit.containerd.rules import CRI_IMAGES, CRI_RUNTIME, CRI_V2
@@ -45,7 +46,22 @@ def start(tmp_path: Path) -> Iterator[Callable[..., RealContainerd]]:
         daemon.stop()
 
 
+def binary_of(daemon: RealContainerd) -> str:
+    """containerd 1.6 injects no CDI devices: only NVIDIA's own runtime helps there."""
+    if daemon.release != "1.6":
+        return "/bin/true"
+    program = daemon.folder / "nvidia/toolkit/nvidia-container-runtime"
+    program.parent.mkdir(parents=True, exist_ok=True)
+    program.touch(0o755)
+    return str(program)
+
+
+def handlers_of(release: str) -> set[str]:
+    return HANDLERS - {"nvidia-cdi"} if release == "1.6" else HANDLERS
+
+
 def settings_of(daemon: RealContainerd, **more: object) -> Settings:
+    binary_of(daemon)
     given = {
         "runtime": "containerd",
         "config": str(daemon.config),
@@ -54,6 +70,7 @@ def settings_of(daemon: RealContainerd, **more: object) -> Settings:
         "program": str(daemon.program),
         "restart_mode": "signal",
         "low_level": ("/bin/true",),
+        "install_dir": str(daemon.folder / "nvidia"),
         "restart_s": 40.0,
     }
     return Settings(**{**given, **more})  # type: ignore[arg-type]
@@ -113,12 +130,12 @@ def test_the_daemon_knows_the_handlers_and_everything_it_had(release, start):
     assert outcome.restarted
     assert daemon.starts == 2
     answer = daemon.wait()
-    assert HANDLERS | {"runc"} == set(answer.config["containerd"]["runtimes"])
+    assert handlers_of(release) | {"runc"} == set(answer.config["containerd"]["runtimes"])
     after = cri_of(daemon.dump())
     assert after["restrict_oom_score_adj"] is True
     assert after["containerd"]["default_runtime_name"] == "runc"
-    for name in HANDLERS:
-        assert after["containerd"]["runtimes"].pop(name)["options"]["BinaryName"] == "/bin/true"
+    for name in handlers_of(release):
+        assert after["containerd"]["runtimes"].pop(name)["options"]["BinaryName"] == binary_of(daemon)
     changed = {key for key in before if key != "enable_cdi" and before[key] != after[key]}
     assert not changed
     assert after.get("enable_cdi", True) is True
@@ -153,7 +170,7 @@ def test_a_registry_drop_in_and_the_handlers_live_together_in_both_orders(releas
 
     install(daemon)
 
-    assert set(daemon.wait().config["containerd"]["runtimes"]) >= HANDLERS | {"runc"}
+    assert set(daemon.wait().config["containerd"]["runtimes"]) >= handlers_of(release) | {"runc"}
     assert config_path_of(daemon) == "/etc/containerd/certs.d"
 
 
@@ -166,7 +183,7 @@ def test_a_version_2_registry_under_a_version_3_root_is_not_lost(start):
         install(daemon)
 
         assert config_path_of(daemon) == "/etc/containerd/certs.d"
-        assert set(daemon.wait().config["containerd"]["runtimes"]) >= HANDLERS
+        assert set(daemon.wait().config["containerd"]["runtimes"]) >= handlers_of(release)
 
 
 @pytest.mark.parametrize("release", BEFORE_2)
@@ -182,12 +199,12 @@ def test_a_file_that_hides_the_handlers_later_is_noticed_and_repaired(release, s
     assert [change.path for change in found.plan.files] == [str(hiding)]
     install(daemon)
 
-    assert set(daemon.wait().config["containerd"]["runtimes"]) >= HANDLERS | {"runc"}
+    assert set(daemon.wait().config["containerd"]["runtimes"]) >= handlers_of(release) | {"runc"}
     assert config_path_of(daemon) == "/etc/containerd/certs.d"
     # Not a copy that freezes: when the other tool takes its file away, nothing of it remains.
     hiding.unlink()
     install(daemon)
-    assert set(daemon.wait().config["containerd"]["runtimes"]) >= HANDLERS | {"runc"}
+    assert set(daemon.wait().config["containerd"]["runtimes"]) >= handlers_of(release) | {"runc"}
     assert config_path_of(daemon) != "/etc/containerd/certs.d"
 
 
@@ -303,3 +320,17 @@ def _install_until(daemon: RealContainerd, last: int) -> None:
 
     asyncio.run(go())
     os._exit(0)
+
+
+def test_without_nvidias_runtime_containerd_1_6_is_left_alone_and_the_reason_is_told(start):
+    """cdi-cri on 1.6: the pod runs, and has no GPU; nobody says a word (real-parts.md, section 3)."""
+    daemon = start("1.6", administrators("1.6"))
+    before = daemon.config.read_text()
+
+    with pytest.raises(GPUReadyError) as refused:
+        install(daemon, install_dir="/nowhere")
+
+    assert "containerd 1.6.20" in refused.value.why
+    assert "knows no CDI" in refused.value.why
+    assert daemon.config.read_text() == before
+    assert daemon.starts == 1

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from gpuready_sim.client import EVENTS, Resource
+from gpuready_sim.client import EVENTS, NODES, Resource
 from gpuready_sim.cluster.handle import Cluster
 from gpuready_sim.containerd import merge
 from gpuready_sim.scenarios.examples import example
@@ -21,6 +21,10 @@ SPEC = """
 nodes:
 - {name: old, gpus: {L4: 1}, containerd: 1.7.24}
 - {name: new, gpus: {L4: 1}, containerd: 2.2.1}
+- name: alone
+  gpus: {L4: 1}
+  containerd: 1.6.20
+  labels: {nvidia.com/gpu.deploy.container-toolkit: "false"}
 """
 RELEASES = {"old": "1.7.24", "new": "2.2.1"}
 GPU_NODES = Resource("gpuready.dev", "v1alpha1", "gpunodes", "GPUNode", namespaced=False)
@@ -62,6 +66,11 @@ def toolkit_is(state: str, reason: str = ""):
     )
 
 
+def plugin_of(gpu_node: dict[str, Any]) -> dict[str, Any]:
+    rows = (gpu_node.get("status") or {}).get("chain") or []
+    return next((row for row in rows if row["link"] == "device-plugin"), {})
+
+
 def in_force(cluster: Cluster, node: str) -> dict[str, Any]:
     return merge.cri_of(merge.configuration(cluster.node_root(node), f"/{ROOT}", RELEASES[node]))
 
@@ -76,6 +85,24 @@ async def test_the_runtime_knows_the_handlers_and_the_node_says_so(cluster: Clus
         assert found["containerd"]["runtimes"]["nvidia"]["options"]["SystemdCgroup"] is True
         assert found["enable_cdi"] is True
         assert (cluster.node_root(node) / "run/nvidia/validations/toolkit-ready").exists()
+
+
+async def test_gpus_are_offered_where_the_runtime_would_inject_them(cluster: Cluster) -> None:
+    """containerd 1.7 comes with enable_cdi = false: until the toolkit is done a pod would get no GPU."""
+    for node in RELEASES:
+        await cluster.wait(
+            NODES, node, until=lambda obj: obj["status"]["allocatable"].get("nvidia.com/gpu") == "1"
+        )
+
+    refused = await cluster.wait(
+        GPU_NODES, "alone", until=lambda obj: plugin_of(obj).get("state") == "broken"
+    )
+
+    row = plugin_of(refused)
+    assert row["reason"] == "RuntimeIgnoresCdi"
+    assert row["message"].startswith("containerd 1.6.20 knows no CDI: it ignores cdi-annotations")
+    assert row["nextStep"].startswith("upgrade containerd to 1.7 or newer")
+    assert "nvidia.com/gpu" not in (await cluster.client.get(NODES, "alone"))["status"]["allocatable"]
 
 
 async def test_a_file_that_hides_the_handlers_is_repaired_and_an_event_names_it(cluster: Cluster) -> None:

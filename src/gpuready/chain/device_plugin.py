@@ -15,6 +15,7 @@ from gpuready.chain.wording import counted
 
 # Reasons of a plugin that somebody does not want here: not checked, and the node offers no GPU.
 DISABLED, OPTED_OUT = "Disabled", "OptedOut"
+IGNORES_CDI = "RuntimeIgnoresCdi"  # the toolkit may be about to change that
 _PAUSED = "paused"
 _WAITS = "WaitingFor"  # reasons of the plugin's own that may end by themselves
 _DRIVER_MISSED = ("NvmlLibraryNotFound", "DriverNotLoaded", "DriverLibraryMismatch")
@@ -126,6 +127,7 @@ class Desired:
 class PluginFacts:
     """Everything that `judge` may know.
 
+    toolkit         None where nobody judges it
     desired         None while there is no GPUNode
     record          None when this boot's plugin has not written one
     deploy_label    value of nvidia.com/gpu.deploy.device-plugin ("" = absent)
@@ -136,6 +138,7 @@ class PluginFacts:
     """
 
     driver: Verdict
+    toolkit: Verdict | None = None
     desired: Desired | None = None
     record: PluginRecord | None = None
     deploy_label: str = "true"
@@ -238,6 +241,8 @@ def _with_a_problem(facts: PluginFacts) -> Verdict | None:
         return None
     if problem.reason.startswith(_WAITS):
         return _as_told(problem, State.WAITING)
+    if problem.reason == IGNORES_CDI and facts.toolkit and facts.toolkit.state is State.WAITING:
+        return _verdict(State.WAITING, "WaitingForToolkit", f"for toolkit: {facts.toolkit.reason}")
     if record.registered:
         return None
     # The driver link is whole: a plugin that still misses the driver is about to look again.

@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gpuready import names
+from gpuready.chain.cdi_support import Support, support
 from gpuready.errors import UsageError
 from gpuready.gpu.driver_files import LIBRARY_DIRS
 from gpuready.gpu.feed import Fact, Feed, InventoryTaken, LibraryReplaced, Pace, Probed, Unavailable, XidSeen
@@ -29,6 +30,7 @@ from gpuready.node.health_http import serve_health
 from gpuready.node.inotify import Changes
 from gpuready.node.kubelet.plugins import Plugins
 from gpuready.node.root import Root, boot_id
+from gpuready.node.running_runtime import RuntimeWatch
 from gpuready.operands.device_plugin import desired, fleet
 from gpuready.operands.device_plugin.cdi_file import Place, Written, refresh
 from gpuready.operands.device_plugin.config import Chosen, Effective
@@ -41,11 +43,13 @@ from gpuready.operands.device_plugin.settings import EXCLUDE_INFOROM, Settings
 from gpuready.operands.device_plugin.situation import (
     DEVICE_NODE_MISSING,
     INFOROM_CORRUPTED,
+    WAITING_FOR_RUNTIME,
     Facts,
     NvmlTrouble,
     Plan,
     Problem,
     decide,
+    ignored_by,
 )
 
 TICK_S, TICK_WITH_AGENT_S = 1.0, 5.0
@@ -119,6 +123,7 @@ class Daemon:
         self._said: Problem | None = None
         self._feed = Feed(lambda: self._driver.tree, self._host, self._tell, self._pace())
         self._plugins = Plugins(root.join(settings.kubelet_socket), self._wake, log)
+        self._runtime = RuntimeWatch(self._host, self._wake)
 
     # --- life -------------------------------------------------------------------------------------------
     async def run(self) -> bool:
@@ -129,7 +134,13 @@ class Daemon:
         self._feed.start()
         changes = Changes()
         self._tick()
-        loops = (self._plugins.run(), self._follow(changes), self._follow_record(), self._answer_probes())
+        loops = (
+            self._plugins.run(),
+            self._follow(changes),
+            self._follow_record(),
+            self._answer_probes(),
+            self._runtime.run(),
+        )
         tasks = [asyncio.create_task(loop) for loop in loops]
         for task in tasks:
             task.add_done_callback(self._task_ended)
@@ -226,7 +237,8 @@ class Daemon:
         self._feed.suspect(self._fleet.suspects)
         if self._chosen.effective is not None:
             nodes = dict(self._written.nodes)
-            effective, note = self._chosen.effective, self._ledger.note
+            usable = self._support(self._chosen.effective).usable
+            effective, note = replace(self._chosen.effective, strategies=usable), self._ledger.note
             self._plugins.set(offers_of(plan.resources, effective, self._topology, nodes, note))
 
     def _say(self, problem: Problem | None) -> None:
@@ -342,9 +354,20 @@ class Daemon:
             failures=self._fleet.sentences(),
             trouble=self._trouble,
             silent_s=self._silent_s,
+            runtime_problem=self._runtime_problem(),
             cdi_missing=self._written.missing,
             cdi_error=self._written.error,
         )
+
+    def _support(self, effective: Effective) -> Support:
+        """Which of the strategies the node's runtime does not ignore."""
+        return support(effective.strategies, self._runtime.runtime)
+
+    def _runtime_problem(self) -> Problem | None:
+        effective = self._chosen.effective
+        if not self._runtime.was_asked:
+            return WAITING_FOR_RUNTIME
+        return ignored_by(self._support(effective)) if effective else None
 
     def _record_now(self, *, stopped: bool = False) -> None:
         if self._recorder.path is None or not self._may_write(self._recorder.path):

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpuready.chain.cdi_support import Support
+from gpuready.chain.device_plugin import IGNORES_CDI
 from gpuready.gpu.health import Health
 from gpuready.operands.device_plugin.config import Chosen
 from gpuready.operands.device_plugin.resources import Card, Resource, resources_of
@@ -39,11 +41,19 @@ INFOROM_CORRUPTED = Problem(
     "the GPU's infoROM is corrupted; it works, but may not keep its settings and error records",
     "have the card looked at; GPUREADY_INFOROM=exclude takes it out of use",
 )
+WAITING_FOR_RUNTIME = Problem("WaitingForRuntime", "waiting for the container runtime to say who it is")
 DEVICE_NODE_MISSING = Problem(
     "DeviceNodeMissing",
     "the GPU's device node does not exist on the host",
     "create it: nvidia-modprobe -c <minor>, or run nvidia-smi on the host",
 )
+
+
+def ignored_by(runtime: Support) -> Problem | None:
+    """No strategy would reach a container; None while one does."""
+    if runtime.usable:
+        return None
+    return Problem(IGNORES_CDI, runtime.why[0], runtime.next_step, runtime.why[1:])
 
 
 @dataclass(frozen=True)
@@ -68,6 +78,7 @@ class Facts:
     excluded         uuid -> why a GPU that answers is not handed out
     failures         sentences about GPUs that NVML or the bus does not show
     silent_s         for how long NVML has not answered, from `silent_limit_s` on; 0 before
+    runtime_problem  why the runtime would start containers without the GPUs that are handed out
     cdi_missing      host paths that the CDI spec needs and that do not exist
     """
 
@@ -86,6 +97,7 @@ class Facts:
     failures: tuple[str, ...] = ()
     trouble: NvmlTrouble | None = None
     silent_s: float = 0.0
+    runtime_problem: Problem | None = None
     cdi_missing: tuple[str, ...] = ()
     cdi_error: str = ""
 
@@ -139,7 +151,7 @@ def _resources(facts: Facts, healthy: Mapping[str, bool]) -> list[Resource]:
     A driver that goes away later makes them unhealthy but never takes them back: a node's capacity stays.
     """
     effective = facts.chosen.effective
-    if effective is None or not facts.inventory_taken:
+    if effective is None or not facts.inventory_taken or facts.runtime_problem:
         return []
     return resources_of(facts.cards, healthy, effective)
 
@@ -148,6 +160,8 @@ def _problem(facts: Facts, driver: Problem | None) -> Problem | None:
     """The first thing that explains the rest."""
     if facts.chosen.effective is None:
         return _config_problem(facts.chosen)
+    if facts.runtime_problem:
+        return facts.runtime_problem
     if facts.gate_waiting:
         return Problem("WaitingForDriver", f"waiting for the driver: {facts.gate_waiting}")
     if driver:

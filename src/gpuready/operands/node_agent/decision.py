@@ -73,11 +73,12 @@ class Judgement:
 def judge(view: View) -> Judgement:
     """All links of this node. "reporting" is judged from outside, by those who do or do not hear from us."""
     driver_verdict = driver.judge(replace(view.driver, trouble=view.wishes.driver_trouble))
+    toolkit_verdict = toolkit.judge(_toolkit_facts(view))
     verdicts = (
         discovery.judge(_discovery_facts(view)),
         driver_verdict,
-        toolkit.judge(_toolkit_facts(view)),
-        device_plugin.judge(_plugin_facts(view, driver_verdict)),
+        toolkit_verdict,
+        device_plugin.judge(_plugin_facts(view, driver_verdict, toolkit_verdict)),
         _not_checked(Link.CUDA),
     )
     return Judgement(verdicts, driver.owner_of(view.driver), {verdict.link: verdict for verdict in verdicts})
@@ -106,13 +107,14 @@ def _discovery_facts(view: View) -> DiscoveryFacts:
     )
 
 
-def _plugin_facts(view: View, driver_verdict: Verdict) -> PluginFacts:
+def _plugin_facts(view: View, driver_verdict: Verdict, toolkit_verdict: Verdict) -> PluginFacts:
     node = view.node
     labels = node.metadata.labels if node else {}
     tree = driver.tree_of(view.driver)
     opted_out = labels.get(names.DEPLOY_OPERANDS) == "false"
     return PluginFacts(
         driver=driver_verdict,
+        toolkit=toolkit_verdict,
         desired=for_judgement(view.wishes),
         record=record_of(view.record),
         deploy_label=labels.get(names.DEPLOY_DEVICE_PLUGIN, ""),

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gpuready.chain.cdi_support import CDI_CRI, RunningRuntime, support
 from gpuready.errors import GPUReadyError
 from gpuready.node.cri import RuntimeSilent
 from gpuready.operands.toolkit import journal
@@ -25,6 +26,7 @@ from gpuready.operands.toolkit.transaction import Outcome, RolledBack, Step, Tra
 from gpuready.operands.toolkit.undo import undone
 
 CDI_HANDLER, LEGACY_HANDLER = "nvidia-cdi", "nvidia-legacy"
+_NOTHING = Goal(Wanted((), ""))
 _NVIDIA_RUNTIME = "toolkit/nvidia-container-runtime"
 
 
@@ -48,13 +50,22 @@ class Look:
         return self.running is not None and not self.plan.changes_anything and not self.lacks
 
 
-def wanted_of(settings: Settings, host: Host) -> Wanted:
-    """raises  GPUReadyError: the node lacks the program behind the handlers"""
-    if settings.cdi:
+def wanted_of(settings: Settings, host: Host, running: Running | None = None) -> Wanted:
+    """The handlers are the node's runc where the runtime injects CDI devices, else NVIDIA's runtime.
+
+    raises  GPUReadyError: the node lacks the program behind the handlers
+    """
+    injects = running is None or _injects(running) is not False
+    if settings.cdi and injects:
         names = tuple(dict.fromkeys((settings.handler, CDI_HANDLER, LEGACY_HANDLER)))
         return Wanted(names, find_low_level(host, settings.low_level), True, as_default=settings.as_default)
     path = f"{settings.install_dir.rstrip('/')}/{_NVIDIA_RUNTIME}"
     found = next((each for each in (path, "/usr/bin/nvidia-container-runtime") if host.tree.exists(each)), "")
+    if not found and settings.cdi:
+        told = support((CDI_CRI,), RunningRuntime(running.name, running.version, False) if running else None)
+        raise GPUReadyError(
+            "no handler would give a container its GPU", why=told.why[0], next_step=told.next_step
+        )
     if not found:
         raise GPUReadyError(
             "the node has no nvidia-container-runtime",
@@ -63,6 +74,11 @@ def wanted_of(settings: Settings, host: Host) -> Wanted:
         )
     names = tuple(dict.fromkeys((settings.handler, LEGACY_HANDLER)))
     return Wanted(names, found, False, as_default=settings.as_default)
+
+
+def _injects(running: Running) -> bool | None:
+    """Whether it can: that it is switched off is ours to change."""
+    return RunningRuntime(running.name, running.version, None).injects
 
 
 class Engine:
@@ -85,9 +101,9 @@ class Engine:
 
     async def look(self) -> Look:
         """raises  GPUReadyError: nothing can be planned, and why"""
-        goal = Goal(wanted_of(self._settings, self._host))
+        running, silent = await self._ask(self._runtime(_NOTHING))
+        goal = Goal(wanted_of(self._settings, self._host, running))
         runtime = self._runtime(goal)
-        running, silent = await self._ask(runtime)
         texts = runtime.files()
         plan = _plan(runtime, texts, self.read_journal())
         lacks = tuple(goal.lacks(running)) if running else ()
@@ -98,6 +114,7 @@ class Engine:
             running = await runtime.running()
         except RuntimeSilent as exc:
             await runtime.learn_version()
+            self._version = runtime.version
             return None, exc
         self._version = running.version
         return running, None
@@ -106,7 +123,7 @@ class Engine:
 
     async def change(self, look: Look) -> Outcome:
         """Bring files and daemon to what is wanted. raises RolledBack and the errors of Transaction.run"""
-        runtime = self._runtime(Goal(wanted_of(self._settings, self._host)))
+        runtime = self._runtime(Goal(wanted_of(self._settings, self._host, look.running)))
         try:
             return await self._transaction(runtime).run(look.plan)
         except RolledBack as exc:

@@ -57,7 +57,7 @@ class NodeRuntime:
     ) -> None:
         self.layout, self.goal = layout, goal
         self._host, self._restart_s = host, restart_s
-        self._version = version
+        self.version = version
         self._dump: Mapping[str, Any] | None = None
 
     # --- reading and planning -----------------------------------------------------------------------------
@@ -105,7 +105,7 @@ class NodeRuntime:
 
     def rules(self) -> Rules:
         """raises  RefusedPlan while nobody knows the version"""
-        found = rules_of(self._version)
+        found = rules_of(self.version)
         if found is None:
             raise RefusedPlan(
                 "the version of containerd is not known",
@@ -116,12 +116,12 @@ class NodeRuntime:
 
     async def learn_version(self) -> None:
         """From the program, where the daemon does not answer."""
-        if self._version or self.layout.runtime != CONTAINERD:
+        if self.version or self.layout.runtime != CONTAINERD:
             return
         program = self._program()
         if program:
             printed = await self._host.run([program, "--version"], deadline_s=DUMP_DEADLINE_S)
-            self._version = printed.decode(errors="replace")
+            self.version = printed.decode(errors="replace")
 
     # --- asking the program -------------------------------------------------------------------------------
 
@@ -157,7 +157,7 @@ class NodeRuntime:
         if self.layout.runtime == DOCKER:
             return await docker_api.ask(path)
         found = running_of(await cri.ask(path))
-        self._version = found.version or self._version
+        self.version = found.version or self.version
         return found
 
     async def knows(self) -> list[str]:

@@ -27,6 +27,7 @@ class ToolkitRecord:
     whole     the running daemon knows the handlers, and the files say so too
     cdi       it injects CDI devices; None = it does not say
     notes     what is in its files and has no effect, with the file's name
+    specs     what is wrong with the node's CDI specs
     """
 
     runtime: str = ""
@@ -36,6 +37,7 @@ class ToolkitRecord:
     handlers: tuple[str, ...] = ()
     cdi: bool | None = None
     notes: tuple[str, ...] = ()
+    specs: tuple[str, ...] = ()
     problem: Problem | None = None
 
     @classmethod
@@ -49,6 +51,7 @@ class ToolkitRecord:
             handlers=tuple(row.get("handlers") or ()),
             cdi=row.get("cdi"),
             notes=tuple(row.get("notes") or ()),
+            specs=tuple(row.get("specs") or ()),
             problem=Problem.from_json(row.get("problem")),
         )
 
@@ -87,6 +90,7 @@ def judge(facts: ToolkitFacts) -> Verdict:
         or _with_a_problem(facts)
         or _not_whole(facts)
         or _with_hidden_settings(facts)
+        or _with_wrong_specs(facts)
         or _known(facts)
     )
 
@@ -144,6 +148,20 @@ def _with_hidden_settings(facts: ToolkitFacts) -> Verdict | None:
         f"{_named(record)} knows the handlers; {record.notes[0]}",
         evidence=record.notes[1:],
         next_step=f"merge the lines of the other file into {record.config}, or remove it",
+    )
+
+
+def _with_wrong_specs(facts: ToolkitFacts) -> Verdict | None:
+    """The device plugin's own names resolve all the same: this concerns nvidia.com/gpu and management."""
+    record = _record(facts)
+    if not record.specs:
+        return None
+    return _verdict(
+        State.DEGRADED,
+        "CdiSpecsNotTrue",
+        f"{_named(record)} knows the handlers; {record.specs[0]}",
+        evidence=record.specs[1:],
+        next_step="mend what it names and the spec is written anew; on the node: gpuready cdi check",
     )
 
 

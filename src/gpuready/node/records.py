@@ -59,6 +59,7 @@ TOOLKIT_RECORD = {
     "cdi": bool,
     "lacks": [str],
     "notes": [str],
+    "specs": [str],
     "problem": _PROBLEM,
     "request": _REQUEST,
     "repaired": _REPAIRED,

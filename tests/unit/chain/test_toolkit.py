@@ -44,6 +44,13 @@ def facts(**changes: object) -> ToolkitFacts:
             f"containerd 1.7.24 knows the handlers; {HIDDEN}",
             id="another file hides what the administrator wrote",
         ),
+        pytest.param(
+            facts(record=record(specs=("the CDI spec of nvidia.com/gpu is stale: NVML does not answer",))),
+            State.DEGRADED,
+            "CdiSpecsNotTrue",
+            "knows the handlers; the CDI spec of nvidia.com/gpu is stale: NVML does not answer",
+            id="the CDI specs are of an earlier state",
+        ),
         pytest.param(facts(wanted=False), State.NOT_CHECKED, "Disabled", "does not want", id="not wanted"),
         pytest.param(
             facts(wanted=None), State.NOT_CHECKED, "Disabled", "does not want", id="nobody has said"

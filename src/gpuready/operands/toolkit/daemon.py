@@ -77,7 +77,7 @@ class Daemon:
         self._settings, self._root, self._host = settings, root, host
         self._boot = boot_id(root)
         self._engine = Engine(settings, host, root.join(settings.journal))
-        self._specs = Specs(settings, root)
+        self._specs = Specs(settings, root, self.wake)
         self._woken, self._stopped = asyncio.Event(), asyncio.Event()
         self._lock = OneToolkit(host.tree.resolve(settings.pid_file))
         self._look: Look | None = None
@@ -164,6 +164,8 @@ class Daemon:
         self._was_wanted = True
         if self._settings.cdi:
             self._specs.keep()
+        else:
+            await self._specs.remove()
         if self._engine.recover():
             log.warning("a change that was cut off was undone", next_step="it begins anew")
         self._look = await self._engine.look()
@@ -263,6 +265,7 @@ class Daemon:
             restarts=self._restarts,
             digests=self._whole_digests,
             boot=self._boot,
+            specs=self._specs.problems,
         )
         if row == self._written and path.exists():
             return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuready.operands.toolkit.decision import Problem
@@ -20,8 +20,10 @@ def record_of(
     restarts: int,
     digests: Mapping[str, str],
     boot: str,
+    specs: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """repaired  {"time", "files", "keys"} of the last drift that was put right
+    """specs     what is wrong with the node's CDI specs
+    repaired  {"time", "files", "keys"} of the last drift that was put right
     digests   of the files when all was well
     """
     running = look.running if look else None
@@ -44,4 +46,5 @@ def record_of(
         "repaired": dict(repaired) if repaired else None,
         "restarts": restarts,
         "digests": dict(digests),
+        "specs": list(specs),
     }

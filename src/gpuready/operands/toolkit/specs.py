@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from gpuready import names
 from gpuready.gpu.cdi.build import Place
 from gpuready.log import get_logger
 from gpuready.node.cdi import watch
-from gpuready.node.cdi.files import RECORD_NAME, Outcome, SpecFiles
+from gpuready.node.cdi.files import RECORD_NAME, Kept, Outcome, SpecFiles
 from gpuready.node.cdi.hook import install_hook, remove_hook
 from gpuready.node.root import Root, boot_id
 from gpuready.operands.toolkit.settings import Settings
@@ -19,7 +20,10 @@ log = get_logger("toolkit")
 class Specs:
     """`keep()` as often as one likes: one task does the work; `remove()` ends it and undoes it."""
 
-    def __init__(self, settings: Settings, root: Root) -> None:
+    def __init__(self, settings: Settings, root: Root, changed: Callable[[], None] = lambda: None) -> None:
+        """changed  called when `problems` may be others"""
+        self.problems: tuple[str, ...] = ()
+        self._changed = changed
         self._host = root.host()
         self._hook = f"{settings.install_dir}/toolkit/nvidia-cdi-hook"
         folder = self._host.resolve(names.CDI_DIRS[-1])
@@ -30,7 +34,7 @@ class Specs:
             library_dirs=settings.library_dirs,
             hooks=(self._hook, *Place.hooks),
         )
-        self._keeper = watch.CdiKeeper(self._host, self._files, wanted, tell=_tell)
+        self._keeper = watch.CdiKeeper(self._host, self._files, wanted, tell=self._tell)
         self._task: asyncio.Task[None] | None = None
 
     def keep(self) -> None:
@@ -46,6 +50,7 @@ class Specs:
 
     async def remove(self) -> None:
         await self.stop()
+        self.problems = ()
         gone = self._files.remove_all()
         if remove_hook(self._host.resolve(self._hook)):
             gone.append(self._hook)
@@ -60,9 +65,16 @@ class Specs:
         except OSError as exc:
             log.warning("CDI specs not followed", reason=exc.strerror or str(exc))
 
+    def _tell(self, outcome: Outcome) -> None:
+        if outcome.changed:
+            log.info("CDI specs written", files=list(outcome.changed))
+        for problem in outcome.problems:
+            log.warning("CDI spec not made anew", reason=problem)
+        self.problems = tuple(told(kind, kept) for kind, kept in outcome.kinds.items() if kept.reason)
+        self._changed()
 
-def _tell(outcome: Outcome) -> None:
-    if outcome.changed:
-        log.info("CDI specs written", files=list(outcome.changed))
-    for problem in outcome.problems:
-        log.warning("CDI spec not made anew", reason=problem)
+
+def told(kind: str, kept: Kept) -> str:
+    """As the chain's verdict has it: "the CDI spec of nvidia.com/gpu is stale: …"."""
+    state = "is stale" if kept.stale else "cannot be made"
+    return f"the CDI spec of {kind} {state}: {kept.reason}"

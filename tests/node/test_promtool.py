@@ -9,9 +9,20 @@ from pathlib import Path
 import pytest
 import yaml
 from tests.unit.controller.exposed import everything, scraped
-from tests.unit.monitoring.promql import ALERTS, DASHBOARDS, alerts, queries
+from tests.unit.monitoring.promql import (
+    ALERTS,
+    DASHBOARDS,
+    EXPORTER_ALERTS,
+    EXPORTER_DASHBOARDS,
+    alerts,
+    everywhere,
+    queries,
+)
 
-CASES = Path(__file__).with_name("alert_cases.yaml")
+RULES = [
+    pytest.param(ALERTS, Path(__file__).with_name("alert_cases.yaml"), id="operator"),
+    pytest.param(EXPORTER_ALERTS, Path(__file__).with_name("exporter_alert_cases.yaml"), id="exporter"),
+]
 # Of the original: gauges whose name ends as a counter's should.
 _NOT_OURS = ("gpu_operator_gpu_nodes_total",)
 
@@ -27,35 +38,40 @@ def promtool(*arguments: str, stdin: bytes = b"") -> tuple[int, str]:
     return done.returncode, done.stdout.decode()
 
 
-def test_the_rules_are_ones_that_prometheus_loads() -> None:
-    code, said = promtool("check", "rules", "--lint-fatal", str(ALERTS))
+@pytest.mark.parametrize(("rules", "cases"), RULES)
+def test_the_rules_are_ones_that_prometheus_loads(rules: Path, cases: Path) -> None:
+    code, said = promtool("check", "rules", "--lint-fatal", str(rules))
 
     assert code == 0, said
-    assert f"{len(alerts())} rules found" in said
+    assert f"{len(alerts(rules))} rules found" in said
 
 
-def test_each_alert_fires_when_it_should_and_not_in_a_healthy_cluster(tmp_path: Path) -> None:
-    cases = tmp_path / "cases.yaml"
-    cases.write_text(CASES.read_text().replace("RULES", str(ALERTS)))
+@pytest.mark.parametrize(("rules", "cases"), RULES)
+def test_each_alert_fires_when_it_should_and_not_in_a_healthy_cluster(
+    rules: Path, cases: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "cases.yaml"
+    path.write_text(cases.read_text().replace("RULES", str(rules)))
 
-    code, said = promtool("test", "rules", str(cases))
+    code, said = promtool("test", "rules", str(path))
 
     assert code == 0, said
 
 
-def test_no_alert_is_without_its_cases() -> None:
-    cases = yaml.safe_load(CASES.read_text())["tests"]
-    rows = [row for case in cases for row in case["alert_rule_test"]]
-    names = {rule["alert"] for rule in alerts()}
+@pytest.mark.parametrize(("rules", "cases"), RULES)
+def test_no_alert_is_without_its_cases(rules: Path, cases: Path) -> None:
+    tests = yaml.safe_load(cases.read_text())["tests"]
+    rows = [row for case in tests for row in case["alert_rule_test"]]
+    names = {rule["alert"] for rule in alerts(rules)}
 
     assert {row["alertname"] for row in rows if row.get("exp_alerts")} == names
     assert {row["alertname"] for row in rows if not row.get("exp_alerts")} == names
 
 
-@pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("dashboard", [*DASHBOARDS, *EXPORTER_DASHBOARDS], ids=lambda path: path.stem)
 def test_prometheus_understands_every_query_of_a_dashboard(dashboard: Path, tmp_path: Path) -> None:
     rules = [
-        {"record": f"panel:{number}", "expr": expr.replace("$__rate_interval", "5m")}
+        {"record": f"panel:{number}", "expr": everywhere(expr)}
         for number, (_, expr) in enumerate(queries(dashboard))
     ]
     path = tmp_path / "rules.yaml"

@@ -13,7 +13,10 @@ import yaml
 
 ROOT = Path(__file__).parents[3]
 ALERTS = ROOT / "monitoring/alerts/gpuready.yaml"
-DASHBOARDS = sorted((ROOT / "monitoring/dashboards").glob("*.json"))
+EXPORTER_ALERTS = ROOT / "monitoring/alerts/gpuready-exporter.yaml"
+# The fleet's is of the operator's metrics, the others are of the exporter's.
+DASHBOARDS = [ROOT / "monitoring/dashboards/gpuready-fleet.json"]
+EXPORTER_DASHBOARDS = sorted(set((ROOT / "monitoring/dashboards").glob("*.json")) - set(DASHBOARDS))
 RUNBOOKS = ROOT / "docs/guides/runbooks"
 
 _GROUPING = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\(([^)]*)\)")
@@ -42,8 +45,8 @@ def parse(text: str) -> Expression:
     return Expression(text, metrics, frozenset(grouping - {""}))
 
 
-def alerts() -> list[dict[str, Any]]:
-    groups = yaml.safe_load(ALERTS.read_text())["groups"]
+def alerts(path: Path = ALERTS) -> list[dict[str, Any]]:
+    groups = yaml.safe_load(path.read_text())["groups"]
     return [rule for group in groups for rule in group["rules"]]
 
 
@@ -56,3 +59,8 @@ def queries(dashboard: Path) -> Iterator[tuple[str, str]]:
     for panel in panels(dashboard):
         for target in panel.get("targets", ()):
             yield panel["title"], target["expr"]
+
+
+def everywhere(expression: str) -> str:
+    """A query as Grafana sends it with all nodes chosen."""
+    return re.sub(r"\$(node|gpu|namespace)\b", ".*", expression).replace("$__rate_interval", "5m")

@@ -9,11 +9,22 @@ from pathlib import Path
 
 import pytest
 from tests.unit.controller.exposed import everything, scraped
-from tests.unit.monitoring.promql import DASHBOARDS, ROOT, RUNBOOKS, alerts, panels, parse, queries
+from tests.unit.monitoring.promql import (
+    DASHBOARDS,
+    EXPORTER_ALERTS,
+    EXPORTER_DASHBOARDS,
+    ROOT,
+    RUNBOOKS,
+    alerts,
+    panels,
+    parse,
+    queries,
+)
 
 REFERENCE = ROOT / "docs/reference/metrics.md"
 # Labels that Prometheus itself gives to every sample.
 TARGET_LABELS = {"instance", "job"}
+ALL_ALERTS = [*alerts(), *alerts(EXPORTER_ALERTS)]
 EXPRESSIONS = [
     *(pytest.param(rule["expr"], id=rule["alert"]) for rule in alerts()),
     *(pytest.param(expr, id=f"{path.stem}: {title}") for path in DASHBOARDS for title, expr in queries(path)),
@@ -51,7 +62,7 @@ def test_the_parser_of_this_test_sees_metrics_and_labels() -> None:
     assert query.grouping == {"loop", "le"}
 
 
-@pytest.mark.parametrize("rule", [pytest.param(rule, id=rule["alert"]) for rule in alerts()])
+@pytest.mark.parametrize("rule", [pytest.param(rule, id=rule["alert"]) for rule in ALL_ALERTS])
 def test_an_alert_says_what_is_wrong_how_bad_it_is_and_where_help_is(rule: dict[str, dict[str, str]]) -> None:
     name, told = str(rule["alert"]), rule["annotations"]
     page = ROOT / told["runbook"]
@@ -68,7 +79,7 @@ def test_an_alert_says_what_is_wrong_how_bad_it_is_and_where_help_is(rule: dict[
 
 
 def test_every_runbook_has_its_alert_and_its_links_lead_somewhere() -> None:
-    assert {page.stem for page in RUNBOOKS.glob("*.md")} == {rule["alert"] for rule in alerts()}
+    assert {page.stem for page in RUNBOOKS.glob("*.md")} == {rule["alert"] for rule in ALL_ALERTS}
     for page in RUNBOOKS.glob("*.md"):
         for link in re.findall(r"\]\(([^)]+)\)", page.read_text()):
             assert (page.parent / link).exists(), f"{page.name}: {link}"
@@ -93,7 +104,7 @@ def test_the_reference_lists_every_metric_with_its_labels(labels_of: dict[str, s
     assert told == shown
 
 
-@pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [*DASHBOARDS, *EXPORTER_DASHBOARDS], ids=lambda path: path.stem)
 def test_a_dashboard_is_one_that_grafana_can_load(path: Path) -> None:
     board = json.loads(path.read_text())
 

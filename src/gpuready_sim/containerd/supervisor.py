@@ -54,6 +54,7 @@ class Containerd:
 
     async def start(self) -> None:
         """Returns once its socket is there."""
+        (self._root / SOCKET).unlink(missing_ok=True)  # of one that was killed
         self._task = asyncio.create_task(self._keep())
         async with asyncio.timeout(_START_S):
             while not (self._root / SOCKET).exists():

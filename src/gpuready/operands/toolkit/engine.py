@@ -160,7 +160,8 @@ class Engine:
         changes.sort(key=lambda change: change.path != self.layout.config)
         settings = runtime.settings_between(texts, _with(texts, changes)) if changes else ()
         plan = Plan(tuple(changes), settings)
-        goal = Goal(Wanted(_handlers_gone(settings), "", self._settings.cdi), gone=True)
+        touched = Wanted(_handlers_touched(self.read_journal()), "", True, as_default=True)
+        goal = Goal(Wanted(_handlers_gone(settings), "", self._settings.cdi), gone=True, ours=touched)
         lacks = tuple(goal.lacks(running)) if running else ()
         return plan, self._runtime(goal), Look(texts, plan, lacks, running, silent)
 
@@ -241,6 +242,16 @@ def _with(texts: Mapping[str, str], changes: Sequence[FileChange]) -> dict[str, 
     return {
         path: text for path, text in found.items() if path not in {c.path for c in changes if c.after is None}
     }
+
+
+def _handlers_touched(book: Journal) -> tuple[str, ...]:
+    names = [
+        keys[keys.index("runtimes") + 1]
+        for each in book.installed
+        for keys in each.values
+        if "runtimes" in keys[:-1]
+    ]
+    return tuple(dict.fromkeys(names))
 
 
 def _handlers_gone(settings: Sequence[SettingChange]) -> tuple[str, ...]:

@@ -36,10 +36,12 @@ _LOOK_AGAIN_S = 0.5  # between two questions to a daemon that is starting: its s
 class Goal:
     """wanted   what it should know
     gone    True: it should know nothing of it any more (an uninstall)
+    ours    what may differ in an uninstall: handlers that were somebody's before go back to what they were
     """
 
     wanted: Wanted
     gone: bool = False
+    ours: Wanted | None = None
 
     def lacks(self, running: Running) -> list[str]:
         if not self.gone:
@@ -134,7 +136,7 @@ class NodeRuntime:
         if after is None:
             return []
         if self.goal.gone:
-            return list(dump.lost(self._dump or {}, after, self.goal.wanted))
+            return list(dump.lost(self._dump or {}, after, self.goal.ours or self.goal.wanted))
         return dump.problems(self._dump, after, self.goal.wanted)
 
     async def dump(self) -> Mapping[str, Any] | None:

@@ -1,0 +1,221 @@
+"""The toolkit over a node's life (C07), and configurations that somebody else has a hand in."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import resource
+from pathlib import Path
+
+import pytest
+from tests.sim.toolkit_node import OURS, ROOT, toolkit_node
+
+from gpuready.errors import GPUReadyError
+from gpuready.node.root import Root
+from gpuready.operands.toolkit import daemon, host_files
+from gpuready.operands.toolkit.host_exec import Host
+from gpuready.operands.toolkit.settings import Settings
+from gpuready_sim.containerd import merge
+
+V3 = "io.containerd.cri.v1.runtime"
+CRUN = f"""\
+# the storage team asked for this order
+version = 3
+root = "/data/containerd"
+
+[plugins."{V3}".containerd]
+  default_runtime_name = "crun"   # not runc
+[plugins."{V3}".containerd.runtimes.crun]
+  runtime_type = "io.containerd.runc.v2"
+[plugins."{V3}".containerd.runtimes.crun.options]
+  BinaryName = "/usr/bin/crun"
+[plugins."{V3}".containerd.runtimes.runc]
+  runtime_type = "io.containerd.runc.v2"
+[plugins."{V3}".containerd.runtimes.runc.options]
+  SystemdCgroup = true
+"""
+
+
+async def test_restarts_only_when_something_changes_and_leaves_nothing(tmp_path: Path) -> None:
+    """C07: install, pod restart, reboot, config rewritten by another tool, upgrade, uninstall."""
+    async with toolkit_node(tmp_path, "2.2.1", CRUN) as node:
+        ours = []
+
+        ours.append((await node.install(as_default=True)).restarted)
+        told = merge.cri_of(merge.configuration(tmp_path, f"/{ROOT}", "2.2.1"))["containerd"]
+        assert told["default_runtime_name"] == "nvidia"
+        assert told["runtimes"]["runc"]["options"]["SystemdCgroup"] is True
+
+        ours.append((await node.install(as_default=True)).restarted)  # its pod was deleted and is back
+
+        (tmp_path / "run/nvidia").mkdir(parents=True, exist_ok=True)  # a reboot leaves /run empty
+        ours.append((await node.install(as_default=True)).restarted)
+
+        node.config.write_text(CRUN)  # by a tool that knows the original content, and restarts the daemon
+        await node.restart_by_others()
+        assert (await node.engine(as_default=True).look()).lacks
+        ours.append((await node.install(as_default=True)).restarted)
+        known = (await node.engine(as_default=True).look()).running
+        assert known is not None
+        assert known.default == "nvidia"
+
+        ours.append((await node.install(as_default=True)).restarted)  # a newer toolkit with the same table
+
+        plan, _ = await node.engine(as_default=True).look_back()
+        assert {change.path for change in plan.files} == {f"/{ROOT}", f"/{OURS}"}
+        ours.append((await node.engine(as_default=True).uninstall()).restarted)
+
+        assert ours == [True, False, False, True, False, True]
+        assert node.restarts == 4, "three of ours, and the other tool's own"
+        assert node.config.read_text() == CRUN
+        assert not (tmp_path / OURS).exists()
+
+
+async def test_an_uninstall_keeps_what_others_have_changed_meanwhile(tmp_path: Path) -> None:
+    async with toolkit_node(tmp_path, "1.7.24") as node:
+        before = node.config.read_text()
+        await node.install()
+        theirs = '\n[plugins."io.containerd.grpc.v1.cri".registry]\n  config_path = "/x"\n'
+        node.config.write_text(node.config.read_text() + theirs)
+
+        await node.engine().uninstall()
+
+        assert node.config.read_text() == before + theirs
+
+
+async def test_a_linked_file_is_changed_where_it_leads_and_keeps_its_mode(tmp_path: Path) -> None:
+    async with toolkit_node(tmp_path, "1.7.24") as node:
+        real = tmp_path / "srv/conf/containerd.toml"
+        real.parent.mkdir(parents=True)
+        node.config.rename(real)
+        real.chmod(0o600)
+        node.config.symlink_to("../../srv/conf/containerd.toml")
+
+        await node.install()
+
+        assert os.readlink(node.config) == "../../srv/conf/containerd.toml"
+        assert "runtimes.nvidia" in real.read_text()
+        assert real.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("version = 2\n[plugins\n", "/etc/containerd/config.toml is no valid TOML"),
+        ('version = 2\nroot = "\udc80"\n', "is not UTF-8 text (at line 2, column 9)"),
+    ],
+)
+async def test_a_file_that_cannot_be_read_is_left_byte_for_byte(tmp_path: Path, text: str, said: str) -> None:
+    async with toolkit_node(tmp_path, "1.7.24") as node:
+        content = text.encode("utf-8", "surrogateescape")
+        node.config.write_bytes(content)
+
+        with pytest.raises(GPUReadyError) as refused:
+            await node.install()
+
+        assert said in refused.value.what
+        assert "line 2" in refused.value.what
+        assert node.config.read_bytes() == content
+        assert node.restarts == 0
+
+
+async def test_a_writer_that_was_faster_is_not_overwritten(tmp_path: Path) -> None:
+    async with toolkit_node(tmp_path, "1.7.24") as node:
+        engine = node.engine()
+        look = await engine.look()
+        theirs = node.config.read_text() + "\n# a colleague was here\n"
+        node.config.write_text(theirs)
+
+        with pytest.raises(GPUReadyError, match="changed while it was being looked at"):
+            await engine.change(look)
+
+        assert node.config.read_text() == theirs
+        await node.install()
+        assert "# a colleague was here" in node.config.read_text()
+        assert "runtimes.nvidia" in node.config.read_text()
+
+
+async def test_where_nothing_can_be_written_nothing_is_begun(tmp_path: Path) -> None:
+    """A full file system: the journal is written first, and what cannot be undone is not done."""
+    async with toolkit_node(tmp_path, "2.2.1") as node:
+        before = node.config.read_text()
+        engine = node.engine()
+        look = await engine.look()
+        limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, limit[1]))
+        try:
+            with pytest.raises(OSError, match="File too large"):
+                await engine.change(look)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+
+        assert node.config.read_text() == before
+        assert [path.name for path in (tmp_path / "etc/containerd/conf.d").iterdir()] == []
+        assert node.restarts == 0
+
+
+async def test_names_that_could_mean_something_to_a_shell_are_only_names(tmp_path: Path) -> None:
+    hostile = "/etc/containerd/conf.d/99-$(touch pwned);'\"nvidia.toml"
+    async with toolkit_node(tmp_path, "2.2.1") as node:
+        await node.install(drop_in=hostile)
+
+        assert (tmp_path / hostile.lstrip("/")).exists()
+        assert (await node.engine(drop_in=hostile).look()).is_whole
+        assert not list(tmp_path.rglob("pwned"))
+
+
+async def test_one_that_hides_behind_a_handler_name_of_ours_is_taken_over_and_given_back(
+    tmp_path: Path,
+) -> None:
+    """C09 v6 for containerd: the handler is there with another program, and arguments of its own."""
+    there = CRUN + (
+        f'[plugins."{V3}".containerd.runtimes.nvidia]\n  runtime_type = "io.containerd.runc.v2"\n'
+        f'  [plugins."{V3}".containerd.runtimes.nvidia.options]\n    BinaryName = "/opt/old"\n'
+        '    Root = "/r"\n'
+    )
+    async with toolkit_node(tmp_path, "2.2.1", there) as node:
+        await node.install()
+
+        told = merge.cri_of(merge.configuration(tmp_path, f"/{ROOT}", "2.2.1"))["containerd"]["runtimes"]
+        assert told["nvidia"]["options"]["BinaryName"] == "/usr/bin/runc"
+        assert told["nvidia"]["options"]["Root"] == "/r"
+        await node.engine().uninstall()
+        assert node.config.read_text() == there
+
+
+async def test_two_toolkits_do_not_undo_each_other(tmp_path: Path) -> None:
+    """The original holds a lock on its pid file for as long as it lives."""
+    async with toolkit_node(tmp_path, "1.7.24") as node:
+        before = node.config.read_text()
+        lock = tmp_path / "run/nvidia/toolkit/toolkit.pid"
+        lock.parent.mkdir(parents=True)
+        with lock.open("w") as held:
+            held.write("4711\n")
+            held.flush()
+            fcntl.flock(held, fcntl.LOCK_EX)
+            settings = Settings(records_dir="/run/gpuready/records", health_port=0)
+            root = Root(tmp_path)
+            running = daemon.Daemon(settings, root, Host(root, enters=False))
+            task = asyncio.create_task(running.run())
+            record = tmp_path / "run/gpuready/records/toolkit.json"
+            async with asyncio.timeout(30):
+                while not record.exists():
+                    await asyncio.sleep(0.02)
+            running.stop()
+            await task
+
+        assert "another toolkit (process 4711) holds" in record.read_text()
+        assert node.config.read_text() == before
+
+
+def test_what_a_cut_off_write_left_beside_a_file_is_cleaned(tmp_path: Path) -> None:
+    tree = Root(tmp_path)
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/x.toml").write_text("a = 1\n")
+    left = tmp_path / "etc/.x.toml.gpuready-new"
+    left.write_text("a = ")
+
+    host_files.clean_up(tree, "/etc/x.toml")
+
+    assert [path.name for path in (tmp_path / "etc").iterdir()] == ["x.toml"]

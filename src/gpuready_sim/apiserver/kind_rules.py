@@ -5,6 +5,7 @@ Source: kubernetes, pkg/apis/{core,apps,rbac}/validation/validation.go.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from gpuready_sim.apiserver.names import (
     config_key_errors,
     label_errors,
     label_map_errors,
+    port_name_errors,
     qualified_name_errors,
 )
 from gpuready_sim.apiserver.quantity import is_quantity, parse_quantity
@@ -21,6 +23,7 @@ Object = dict[str, Any]
 
 IMMUTABLE: Final = "field is immutable"
 STRATEGIES: Final = ("Recreate", "RollingUpdate")
+PORT_RANGE: Final = "must be between 1 and 65535, inclusive"
 NOT_NEGATIVE: Final = "must be greater than or equal to 0"
 POD_UPDATES: Final = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
@@ -47,6 +50,11 @@ CONVERTIBLE: Final = (
     "spec.schedulerName",
     "status.nominatedNodeName",
     "status.phase",
+)
+PERCENTAGE: Final = re.compile(r"[0-9]+%")
+NOT_A_PERCENTAGE: Final = (
+    "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex "
+    "used for validation is '[0-9]+%')"
 )
 WORKLOADS: Final = ("DaemonSet", "Deployment", "ReplicaSet", "StatefulSet")
 
@@ -120,6 +128,9 @@ def _container(container: Object, path: str, volumes: set[Any], seen: set[str]) 
         seen.add(name)
     if not container.get("image"):
         yield FieldError(f"{path}.image", "Required")
+    for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
+        if container.get(probe) is not None:
+            yield from _probe(container[probe], f"{path}.{probe}", is_readiness=probe == "readinessProbe")
     yield from _one_of(container, "imagePullPolicy", path, ("Always", "IfNotPresent", "Never"))
     yield from _env(container.get("env") or [], f"{path}.env")
     mounted = set()
@@ -135,9 +146,50 @@ def _container(container: Object, path: str, volumes: set[Any], seen: set[str]) 
     for i, port in enumerate(container.get("ports") or []):
         number = port.get("containerPort", 0)
         if not 0 < number < 65536:
-            detail = "must be between 1 and 65535, inclusive"
-            yield FieldError(f"{path}.ports[{i}].containerPort", "Invalid", number, detail)
+            yield FieldError(f"{path}.ports[{i}].containerPort", "Invalid", number, PORT_RANGE)
     yield from _resources(container.get("resources") or {}, f"{path}.resources")
+
+
+_PROBE_NUMBERS: Final = (
+    *("initialDelaySeconds", "timeoutSeconds", "periodSeconds"),
+    *("successThreshold", "failureThreshold"),
+)
+_HANDLERS: Final = ("exec", "httpGet", "tcpSocket", "grpc")
+
+
+def _probe(probe: Object, path: str, *, is_readiness: bool) -> Iterator[FieldError]:
+    handlers = [name for name in _HANDLERS if probe.get(name) is not None]
+    if not handlers:
+        yield FieldError(path, "Required", detail="must specify a handler type")
+    for name in handlers[1:]:
+        yield FieldError(f"{path}.{name}", "Forbidden", detail="may not specify more than 1 handler type")
+    for name in handlers[:1]:
+        if name in ("httpGet", "tcpSocket"):
+            yield from _port(probe[name].get("port", 0), f"{path}.{name}.port")
+    fields = (
+        "initialDelaySeconds",
+        "timeoutSeconds",
+        "periodSeconds",
+        "successThreshold",
+        "failureThreshold",
+    )
+    for field in fields:
+        if (number := probe.get(field) or 0) < 0:
+            yield FieldError(f"{path}.{field}", "Invalid", number, NOT_NEGATIVE)
+    grace = probe.get("terminationGracePeriodSeconds")
+    if grace is not None and grace <= 0:
+        yield FieldError(f"{path}.terminationGracePeriodSeconds", "Invalid", grace, "must be greater than 0")
+    if not is_readiness and (times := probe.get("successThreshold", 1)) != 1:
+        yield FieldError(f"{path}.successThreshold", "Invalid", times, "must be 1")
+
+
+def _port(port: Any, path: str) -> Iterator[FieldError]:
+    """A number, or the name that a container gives to one."""
+    if isinstance(port, int):
+        if not 0 < port < 65536:
+            yield FieldError(path, "Invalid", port, PORT_RANGE)
+    else:
+        yield from (FieldError(path, "Invalid", port, text) for text in port_name_errors(port))
 
 
 def _env(variables: list[Object], path: str) -> Iterator[FieldError]:
@@ -275,10 +327,44 @@ def _workload(obj: Object) -> list[FieldError]:
     if policy in ("OnFailure", "Never"):
         errors.append(not_supported("spec.template.spec.restartPolicy", policy, ["Always"]))
     if obj["kind"] == "DaemonSet":
-        errors += _one_of(
-            spec.get("updateStrategy") or {}, "type", "spec.updateStrategy", ("RollingUpdate", "OnDelete")
-        )
+        strategy = spec.get("updateStrategy") or {}
+        errors += _one_of(strategy, "type", "spec.updateStrategy", ("RollingUpdate", "OnDelete"))
+        if strategy.get("type") == "RollingUpdate":
+            errors += _rolling_update(
+                strategy.get("rollingUpdate") or {}, "spec.updateStrategy.rollingUpdate"
+            )
     return errors
+
+
+def _rolling_update(rolling: Object, path: str) -> Iterator[FieldError]:
+    """Of a DaemonSet. Source: pkg/apis/apps/validation/validation.go, ValidateRollingUpdateDaemonSet."""
+    amounts = {field: rolling.get(field, 0) for field in ("maxUnavailable", "maxSurge")}
+    for field, amount in amounts.items():
+        yield from _amount_or_percentage(amount, f"{path}.{field}")
+    for field, amount in amounts.items():
+        if isinstance(amount, str) and _number_of(amount) > 100:
+            yield FieldError(f"{path}.{field}", "Invalid", amount, "must not be greater than 100%")
+    unavailable, surge = (_number_of(amount) for amount in amounts.values())
+    if unavailable and surge:
+        detail = "may not be set when maxUnavailable is non-zero"
+        yield FieldError(f"{path}.maxSurge", "Invalid", amounts["maxSurge"], detail)
+    elif not unavailable and not surge:
+        yield FieldError(f"{path}.maxUnavailable", "Required", detail="cannot be 0 when maxSurge is 0")
+
+
+def _amount_or_percentage(amount: Any, path: str) -> Iterator[FieldError]:
+    if isinstance(amount, str):
+        if not PERCENTAGE.fullmatch(amount):
+            yield FieldError(path, "Invalid", amount, NOT_A_PERCENTAGE)
+    elif amount < 0:
+        yield FieldError(path, "Invalid", amount, NOT_NEGATIVE)
+
+
+def _number_of(amount: Any) -> int:
+    """Of a percentage its number; 0 of what is none."""
+    if isinstance(amount, str):
+        return int(amount[:-1]) if PERCENTAGE.fullmatch(amount) else 0
+    return int(amount)
 
 
 def _selects(selector: Object, labels: Object) -> bool:
@@ -369,10 +455,29 @@ def _service(obj: Object) -> list[FieldError]:
         errors.append(FieldError("spec.ports", "Required"))
     ports = spec.get("ports") or []
     for i, port in enumerate(ports):
-        if len(ports) > 1 and not port.get("name"):
-            errors.append(FieldError(f"spec.ports[{i}].name", "Required"))
+        errors += _service_port(port, f"spec.ports[{i}]", alone=len(ports) == 1)
     types = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
-    return errors + list(_one_of(spec, "type", "spec", types))
+    errors += _one_of(spec, "type", "spec", types)
+    errors += _one_of(spec, "sessionAffinity", "spec", ("ClientIP", "None"))
+    if spec.get("type") in ("NodePort", "LoadBalancer"):
+        errors += _one_of(spec, "externalTrafficPolicy", "spec", TRAFFIC)
+    elif spec.get("externalTrafficPolicy"):
+        detail = "may only be set for externally-accessible services"
+        value = spec["externalTrafficPolicy"]
+        errors.append(FieldError("spec.externalTrafficPolicy", "Invalid", value, detail))
+    return errors + list(_one_of(spec, "internalTrafficPolicy", "spec", TRAFFIC))
+
+
+TRAFFIC: Final = ("Cluster", "Local")
+
+
+def _service_port(port: Object, path: str, *, alone: bool) -> Iterator[FieldError]:
+    if not alone and not port.get("name"):
+        yield FieldError(f"{path}.name", "Required")
+    yield from _port(port.get("port", 0), f"{path}.port")
+    yield from _one_of(port, "protocol", path, ("SCTP", "TCP", "UDP"))
+    if "targetPort" in port:
+        yield from _port(port["targetPort"], f"{path}.targetPort")
 
 
 def _config_data(obj: Object) -> list[FieldError]:
@@ -476,6 +581,7 @@ UPDATE_RULES: Final[dict[tuple[str, str], Callable[[Object, Object], list[FieldE
     ("", "ConfigMap"): _config_update,
     ("", "Secret"): _secret_update,
     ("batch", "Job"): _job_update,
+    ("node.k8s.io", "RuntimeClass"): lambda new, old: _same(new, old, "handler"),
     ("rbac.authorization.k8s.io", "RoleBinding"): _binding_update,
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): _binding_update,
     **{("apps", kind): _workload_update for kind in WORKLOADS},

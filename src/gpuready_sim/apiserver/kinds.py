@@ -10,6 +10,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from gpuready_sim.apiserver.failures import Failure, Obj, forbidden
 from gpuready_sim.apiserver.metadata import random_suffix
@@ -39,6 +40,20 @@ class Surroundings:
 
 CreateRule = Callable[[Obj, Surroundings], None]
 UpdateRule = Callable[[Obj, Obj, Surroundings], None]
+
+
+# Strategies that do not allow an unconditional update, and all custom resources.
+_VERSIONED: Final = (
+    ("node.k8s.io", "RuntimeClass"),
+    ("coordination.k8s.io", "Lease"),
+    ("policy", "PodDisruptionBudget"),
+    ("apiextensions.k8s.io", "CustomResourceDefinition"),
+)
+
+
+def must_name_version(resource: ResourceType) -> bool:
+    """A PUT of this kind must say which version it was made from."""
+    return resource.custom is not None or (resource.group, resource.kind) in _VERSIONED
 
 
 def prepare_create(obj: Obj, resource: ResourceType, around: Surroundings) -> None:

@@ -62,7 +62,7 @@ def checked_head(
     for field in ("labels", "annotations"):
         if None in (meta.get(field) or {}).values():
             meta[field] = {key: "" if value is None else value for key, value in meta[field].items()}
-    _check_place(meta, namespace, name)
+    check_place(meta, namespace, name)
     if namespace:
         meta["namespace"] = namespace
     else:
@@ -122,7 +122,7 @@ def refuse_custom_version(obj: Obj, resource: ResourceType) -> None:
     """
     raises  Failure 400
     """
-    given = obj.get("apiVersion") or resource.api_version
+    given = obj.get("apiVersion") or ""
     if resource.custom is not None and given != resource.api_version:
         raise bad_request(
             f"the API version in the data ({given}) does not match the expected API version "
@@ -156,7 +156,10 @@ def _builtin_kind(obj: Obj, resource: ResourceType, *, patching: bool) -> Failur
     return bad_request(f'{kind} in version "{version}" cannot be handled as a {resource.kind}: {why}')
 
 
-def _check_place(meta: Obj, namespace: str, name: str) -> None:
+def check_place(meta: Obj, namespace: str, name: str) -> None:
+    """
+    raises  Failure 400 for an object that says it is elsewhere
+    """
     given = meta.get("namespace")
     if given and given != namespace:
         raise bad_request(

@@ -42,6 +42,20 @@ def subdomain_errors(text: str) -> list[str]:
     return errors
 
 
+def port_name_errors(text: str) -> list[str]:
+    """Source: kubernetes, apimachinery/pkg/util/validation/validation.go, IsValidPortName."""
+    found = {
+        "must be no more than 15 characters": len(text) > 15,
+        "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)": not re.fullmatch(
+            r"[-a-z0-9]+", text
+        ),
+        "must contain at least one letter (a-z)": not re.search(r"[a-z]", text),
+        "must not contain consecutive hyphens": "--" in text,
+        "must not begin or end with a hyphen": text[:1] == "-" or text[-1:] == "-",
+    }
+    return [message for message, is_so in found.items() if is_so]
+
+
 def label_errors(text: str) -> list[str]:
     errors = [_too_long(63)] if len(text) > 63 else []
     if not _label.fullmatch(text):

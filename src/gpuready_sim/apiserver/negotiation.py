@@ -11,6 +11,7 @@ import yaml
 
 from gpuready_sim.apiserver import go_json, protobuf
 from gpuready_sim.apiserver.failures import (
+    Failure,
     Obj,
     bad_request,
     not_acceptable,
@@ -22,6 +23,8 @@ from gpuready_sim.apiserver.store import decode
 
 YAML = "application/yaml"
 _OFFERED = (JSON, YAML)
+# What a real server names. Who asks for protobuf alone is refused here all the same: nobody does.
+_SAID = (*_OFFERED, protobuf.MEDIA_TYPE)
 _READ = (JSON, YAML, protobuf.MEDIA_TYPE)
 
 
@@ -56,8 +59,8 @@ def form_of(request: Request) -> Form:
         if form is not None:
             return form
     if not any(media in (*_READ, "*/*", "application/*") for media, _ in media_ranges(accept)):
-        raise nothing_acceptable(_OFFERED)
-    raise not_acceptable(_OFFERED)
+        raise nothing_acceptable(_SAID)
+    raise not_acceptable(_SAID)
 
 
 def media_ranges(accept: str) -> list[tuple[str, dict[str, str]]]:
@@ -98,10 +101,11 @@ def to_yaml(raw: bytes) -> bytes:
     return text.encode()
 
 
-def body_of(request: Request, kind: str = "") -> Obj:
+def body_of(request: Request, kind: str = "", *, custom: bool = False) -> Obj:
     """The object in a request's body.
 
     kind    what it must be, where that is said of a body that cannot be read
+    custom  a custom resource, of which nobody knows the kind unless it says so
     raises  Failure 415 for a media type that we do not read, 400 for what cannot be parsed
     """
     media = request.headers.get("content-type", JSON).split(";")[0].strip().lower()
@@ -115,6 +119,9 @@ def body_of(request: Request, kind: str = "") -> Obj:
         raise unsupported_media_type(_READ)
     if not isinstance(parsed, dict):
         raise bad_request("the body of the request is not an object")
+    if custom and not parsed.get("kind"):
+        why = f"Object 'Kind' is missing in '{request.body.decode('utf-8', 'replace')}'"
+        raise _unrecognized(kind, why, request.body)
     return parsed
 
 
@@ -123,10 +130,14 @@ def _parse_object(body: bytes, kind: str) -> Any:
         why = f"couldn't get version/kind; json parse error: {why}"
         if not kind:
             raise bad_request(why)
-        raise bad_request(
-            f"the object provided is unrecognized (must be of type {kind}): {why} ({_summary(body)})"
-        )
+        raise _unrecognized(kind, why, body)
     return decode(body)
+
+
+def _unrecognized(kind: str, why: str, body: bytes) -> Failure:
+    return bad_request(
+        f"the object provided is unrecognized (must be of type {kind}): {why} ({_summary(body)})"
+    )
 
 
 def _summary(body: bytes) -> str:

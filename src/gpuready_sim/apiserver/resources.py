@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from gpuready_sim.apiserver import deletion, lists, patches, watches
+from gpuready_sim.apiserver import deletion, lists, metadata, patches, watches
 from gpuready_sim.apiserver.failures import (
     Failure,
     Obj,
@@ -142,7 +142,9 @@ class Resources:
     def create(self, request: Request, target: Target, resource: ResourceType) -> Reply:
         form = form_of(request)
         options = write_options(request)
-        written = self.writes.create(resource, target.namespace, body_of(request, resource.kind), options)
+        given = body_of(request, resource.kind, custom=resource.custom is not None)
+        metadata.refuse_custom_version(given, resource)
+        written = self.writes.create(resource, target.namespace, given, options)
         request.created_name = written.entry.key[1]
         return self._written(request, resource, written, options, form)
 
@@ -150,7 +152,7 @@ class Resources:
         form = form_of(request)
         options = write_options(request)
         key = (target.namespace, target.name)
-        body = body_of(request, resource.kind)
+        body = body_of(request, resource.kind, custom=resource.custom is not None)
         written = self.writes.put(resource, key, body, options, target.subresource)
         return self._written(request, resource, written, options, form)
 

@@ -154,7 +154,7 @@ def _walk(value: Any, schema: Schema, path: str, holder: str, errors: list[Field
                 _walk(item, element, f"{path}[{i}]", holder, errors, strict)
         else:
             errors.append(_mismatch(value, schema, path, holder))
-    elif kind and not _fits(value, kind):
+    elif kind and not (_fits(value, kind) and _is_in_range(value, schema)):
         errors.append(_mismatch(value, schema, path, holder))
     else:
         text = _misread(value, schema)
@@ -195,6 +195,14 @@ def _fits(value: Any, kind: str) -> bool:
     if kind == "integer":
         return _is_integer(value)
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_in_range(value: Any, schema: Schema) -> bool:
+    """Go reads whole numbers into 32 bits, or into 64."""
+    if isinstance(value, str) or schema.type not in ("integer", INT_OR_STRING):
+        return True
+    bits = 64 if schema.node.get("format") == "int64" else 32
+    return -(2 ** (bits - 1)) <= value < 2 ** (bits - 1)
 
 
 def _is_integer(value: Any) -> bool:
@@ -238,8 +246,11 @@ def _wrong_byte(text: str) -> int | None:
 
 def _mismatch(value: Any, schema: Schema, path: str, holder: str) -> FieldError:
     where = re.sub(r"\[\d+\]", "", path)
-    text = f"json: cannot unmarshal {_json_kind(value)} into Go struct field {holder}.{where}"
-    return FieldError(path, "Decode", value, f"{text} of type {_go_type(schema)}")
+    whole = schema.type in ("integer", INT_OR_STRING)
+    given = f"number {value}" if whole and _json_kind(value) == "number" else _json_kind(value)
+    kind = "int32" if schema.type == INT_OR_STRING else _go_type(schema)
+    text = f"json: cannot unmarshal {given} into Go struct field {holder}.{where}"
+    return FieldError(path, "Decode", value, f"{text} of type {kind}")
 
 
 def _json_kind(value: Any) -> str:

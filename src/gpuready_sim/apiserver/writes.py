@@ -188,10 +188,11 @@ class Writes:
     def put(
         self, resource: ResourceType, key: Key, given: Obj, options: WriteOptions, sub: str = ""
     ) -> Written:
-        """PUT: the whole object. A custom object's update must name the version it was made from."""
+        """PUT: the whole object. Of some kinds an update must name the version it was made from."""
         meta = given.get("metadata") or {}
         metadata.refuse_custom_version(given, resource)
-        if resource.custom is not None and not meta.get("resourceVersion"):
+        if kinds.must_name_version(resource) and not meta.get("resourceVersion"):
+            metadata.check_place(meta, key[0], key[1])
             error = FieldError("metadata.resourceVersion", "Invalid", 0, "must be specified for an update")
             self._live(resource, key)
             raise invalid(resource.plural, resource.group, key[1], [error])

@@ -1,6 +1,6 @@
 """Every scenario; what a real API server answers to it stands in expected/."""
 
-from . import apply, custom, errors, lifecycle, lists, objects, patches, strategic, views
+from . import apply, custom, errors, lifecycle, lists, objects, odd, patches, strategic, views
 
 SCENARIOS = [
     *objects.SCENARIOS,
@@ -12,4 +12,5 @@ SCENARIOS = [
     *lists.SCENARIOS,
     *views.SCENARIOS,
     *errors.SCENARIOS,
+    *odd.SCENARIOS,
 ]

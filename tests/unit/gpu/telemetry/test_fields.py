@@ -43,7 +43,7 @@ def test_no_spelling_means_two_fields_and_none_but_these_are_known() -> None:
         ("DCGM_FI_DEV_DIAG_PCIE_RESULT", "it is a result of DCGM's own diagnostics"),
         (
             "DCGM_FI_PROF_SM_CYCLES_ELAPSED_TOTAL",
-            "running totals of profiling counters are kept by",
+            "running totals of profiling are kept by DCGM only",
         ),
         ("DCGM_FI_DEV_CC_MODE", "gpuready does not read it from NVML"),
         ("DCGM_FI_DEV_GPU_TEMP", ""),

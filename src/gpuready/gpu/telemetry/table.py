@@ -346,10 +346,11 @@ def exporter_rows() -> Iterator[Row]:
         (EXP_XID_COUNT, "DCGM_EXP_XID_ERRORS_COUNT", "xid_window", "XIDs within the window"),
         (EXP_CLOCK_EVENTS, "DCGM_EXP_CLOCK_EVENTS_COUNT", "clock_window", "looks with this clock event"),
         (EXP_HEALTH, "DCGM_EXP_GPU_HEALTH_STATUS", "health", "0 fine, 10 warning, 20 failure"),
-        (EXP_P2P, "DCGM_EXP_P2P_STATUS", "p2p", "whether NVLink joins two GPUs: 0 it does"),
     )
     for field_id, name, derived, help in computed:
         yield Row(Field(field_id, name, (), "", Kind.GAUGE, Scope.GPU, help), (Derived(derived),))
+    p2p = Field(EXP_P2P, "DCGM_EXP_P2P_STATUS", (), "", Kind.GAUGE, Scope.GPU, "")
+    yield Row(p2p, (Missing("gpuready does not compare GPUs in pairs"),))
 
 
 def own_rows() -> Iterator[Row]:

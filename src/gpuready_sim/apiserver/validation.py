@@ -202,7 +202,7 @@ def _is_in_range(value: Any, schema: Schema) -> bool:
     if isinstance(value, str) or schema.type not in ("integer", INT_OR_STRING):
         return True
     bits = 64 if schema.node.get("format") == "int64" else 32
-    return -(2 ** (bits - 1)) <= value < 2 ** (bits - 1)
+    return bool(-(2 ** (bits - 1)) <= value < 2 ** (bits - 1))
 
 
 def _is_integer(value: Any) -> bool:

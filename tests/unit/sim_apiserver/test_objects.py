@@ -148,9 +148,12 @@ async def test_apply_takes_yaml(api: Api) -> None:
     assert answer.json["data"] == {"day": "2026-01-01", "10": "yes"}
 
 
+WIDGET = {"apiVersion": "example.dev/v1", "kind": "Widget"}
+
+
 async def test_generation_counts_the_specification_only(api: Api) -> None:
     await api.made(CRDS, widget_definition())
-    made = await api.made(WIDGETS, {"metadata": {"name": "w"}, "spec": {"size": 1}})
+    made = await api.made(WIDGETS, {**WIDGET, "metadata": {"name": "w"}, "spec": {"size": 1}})
     assert made["metadata"]["generation"] == 1
 
     labelled = await api.patch(f"{WIDGETS}/w", {"metadata": {"labels": {"a": "b"}}})
@@ -168,7 +171,7 @@ async def test_generation_counts_the_specification_only(api: Api) -> None:
 
 async def test_custom_objects_are_defaulted_pruned_and_validated(api: Api) -> None:
     await api.made(CRDS, widget_definition())
-    body = {"metadata": {"name": "w"}, "spec": {"name": "x", "colour": "red"}}
+    body = {**WIDGET, "metadata": {"name": "w"}, "spec": {"name": "x", "colour": "red"}}
 
     strict = await api.create(f"{WIDGETS}?fieldValidation=Strict", body)
     assert (strict.code, strict.json["reason"]) == (400, "BadRequest")
@@ -194,13 +197,13 @@ async def test_a_definition_is_established_at_once_and_takes_its_objects_along(a
     conditions = {c["type"]: c["status"] for c in crd["status"]["conditions"]}
     assert conditions == {"NamesAccepted": "True", "Established": "True"}
     assert (await api.get("/apis/example.dev/v1")).json["resources"][0]["name"] == "widgets"
-    await api.made(WIDGETS, {"metadata": {"name": "w", "finalizers": ["example.dev/hold"]}})
+    await api.made(WIDGETS, {**WIDGET, "metadata": {"name": "w", "finalizers": ["example.dev/hold"]}})
 
     await api.delete(f"{CRDS}/widgets.example.dev")
     await api.settled()
     assert (await api.get(f"{CRDS}/widgets.example.dev")).json["metadata"]["finalizers"]
     assert (await api.get(f"{WIDGETS}/w")).json["metadata"]["deletionTimestamp"]
-    assert (await api.create(WIDGETS, {"metadata": {"name": "late"}})).code == 405
+    assert (await api.create(WIDGETS, {**WIDGET, "metadata": {"name": "late"}})).code == 405
 
     await api.patch(f"{WIDGETS}/w", {"metadata": {"finalizers": None}})
     await api.settled()

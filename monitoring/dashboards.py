@@ -198,7 +198,7 @@ BOARDS = (
                         (
                             (
                                 f"rate(gpuready_clock_event_seconds_total{ON_GPU}[$__rate_interval])",
-                                "{{clock_event}} " + BY_GPU,
+                                "{{reason}} " + BY_GPU,
                             ),
                         ),
                         unit="percentunit",
@@ -428,12 +428,12 @@ BOARDS = (
                     ),
                     Panel(
                         "Held back by heat or power",
-                        "Share of time; idle GPUs and chosen clocks left out.",
+                        "Share of time; low use and chosen clocks left out.",
                         (
                             (
                                 "rate(gpuready_clock_event_seconds_total"
-                                '{Hostname=~"$node",clock_event!~"gpu_idle|clocks_setting"}[$__rate_interval])',
-                                "{{clock_event}} " + BY_GPU,
+                                '{Hostname=~"$node",reason!~"low_utilization|app_clocks|base_clocks"}[$__rate_interval])',
+                                "{{reason}} " + BY_GPU,
                             ),
                         ),
                         unit="percentunit",

@@ -1,7 +1,7 @@
 """CDI specs of a node with 8 GPUs: a fresh process, the toolkit's daemon, and what a container waits for.
 
 The original in a fresh process: 41 ms, 25 MB (nvidia-ctk cdi generate, 8 GPUs, 15 libraries, mock NVML). It
-asks NVML itself; ours asks in a second process, which a stuck driver may keep.
+asks NVML itself, as ours does here; the daemon asks in a second process, which a stuck driver may keep.
 """
 
 from __future__ import annotations

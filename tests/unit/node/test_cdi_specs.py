@@ -15,7 +15,8 @@ from tests.unit.gpu.cdi.trees import LIBS, driver_tree, gpu, link, node, partiti
 from gpuready.chain.driver import NvmlAnswer, Probe
 from gpuready.gpu.inventory import GPU, Inventory
 from gpuready.node.cdi.files import Outcome, SpecFiles, read_record
-from gpuready.node.cdi.watch import CdiKeeper, Settings
+from gpuready.node.cdi.place import Settings
+from gpuready.node.cdi.watch import CdiKeeper
 from gpuready.node.links.driver import Answer, NvmlChild
 from gpuready.node.root import Root
 

@@ -10,12 +10,10 @@ import asyncio
 import os
 import select
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpuready import names
-from gpuready.gpu.cdi.build import Built, Place, Wishes, build
+from gpuready.gpu.cdi.build import Built, build
 from gpuready.gpu.cdi.capabilities import CAPABILITIES_DIR
 from gpuready.gpu.driver_files import (
     LIBRARY_DIRS,
@@ -26,6 +24,7 @@ from gpuready.gpu.driver_files import (
 from gpuready.gpu.ld_cache import CACHE_FILE
 from gpuready.gpu.tree import Tree
 from gpuready.node.cdi.files import Outcome, SpecFiles
+from gpuready.node.cdi.place import Settings, place_of, resolved, tree_at
 from gpuready.node.inotify import Changes
 from gpuready.node.links.driver import NvmlChild
 from gpuready.node.root import Root
@@ -33,35 +32,6 @@ from gpuready.node.root import Root
 _DEVICE_DIRS = ("/dev", "/dev/dri", "/dev/nvidia-caps", "/dev/nvidia-caps-imex-channels", "/dev/infiniband")
 _SOCKET_DIRS = ("/run/nvidia-persistenced", "/run/nvidia-fabricmanager")
 TICK_S = 1.0
-
-
-@dataclass(frozen=True)
-class Settings:
-    """driver_root   on the host; "" takes the driver container's, where it has a library, else the host's
-    library_dirs  look for libraries here and nowhere else
-    settle_s      a driver's installer writes a hundred files: wait until it has been quiet this long
-    retry_s       while NVML does not answer it is asked again after this long
-    """
-
-    driver_root: str = ""
-    install_dir: str = names.DRIVER_INSTALL_DIR
-    dev_root: str = ""
-    library_dirs: tuple[str, ...] = ()
-    hooks: tuple[str, ...] = Place.hooks
-    wishes: Wishes = field(default_factory=Wishes)
-    settle_s: float = 0.2
-    retry_s: float = 10.0
-
-
-def place_of(host: Root, settings: Settings) -> Place:
-    """Where the driver is now."""
-    root = settings.driver_root
-    if not root:
-        inside = _tree(host, settings.install_dir)
-        root = settings.install_dir if find_nvml_library(inside, settings.library_dirs) else "/"
-    return Place(
-        host, _tree(host, root), root, settings.dev_root, settings.library_dirs, hooks=settings.hooks
-    )
 
 
 class CdiKeeper:
@@ -152,11 +122,11 @@ class CdiKeeper:
         roots = dict.fromkeys(
             (self._settings.driver_root,) if self._settings.driver_root else (self._settings.install_dir, "/")
         )
-        trees = [_tree(self._host, root) for root in roots]
+        trees = [tree_at(self._host, root) for root in roots]
         folders = self._settings.library_dirs or (*LIBRARY_DIRS, *(each for each, _ in OTHER_LIBRARY_DIRS))
-        found = [_resolved(tree, path) for tree in trees for path in (*folders, CACHE_FILE, *_DEVICE_DIRS)]
-        found += [_resolved(self._host, path) for path in (*_DEVICE_DIRS, *_SOCKET_DIRS)]
-        found += [_resolved(self._host, path) for path in self._settings.hooks]
+        found = [resolved(tree, path) for tree in trees for path in (*folders, CACHE_FILE, *_DEVICE_DIRS)]
+        found += [resolved(self._host, path) for path in (*_DEVICE_DIRS, *_SOCKET_DIRS)]
+        found += [resolved(self._host, path) for path in self._settings.hooks]
         return list(dict.fromkeys(found))
 
 
@@ -216,15 +186,3 @@ def _bytes_of(path: str) -> bytes:
             return file.read(4096)
     except OSError:
         return b""
-
-
-def _tree(host: Tree, root: str) -> Tree:
-    return host if root == "/" else Tree(_resolved(host, root))
-
-
-def _resolved(tree: Tree, path: str) -> Path:
-    """Links in a circle lead nowhere; the plain path then says that nothing is there."""
-    try:
-        return tree.resolve(path)
-    except OSError:
-        return Path(f"{tree.base}{path}")

@@ -8,11 +8,12 @@ from collections.abc import Callable
 from gpuready import names
 from gpuready.gpu.cdi.build import Place
 from gpuready.log import get_logger
-from gpuready.node.cdi import watch
 from gpuready.node.cdi.files import RECORD_NAME, Kept, Outcome, SpecFiles
 from gpuready.node.cdi.hook import install_hook, remove_hook
+from gpuready.node.cdi.place import Settings
+from gpuready.node.cdi.watch import CdiKeeper
 from gpuready.node.root import Root, boot_id
-from gpuready.operands.toolkit.settings import Settings
+from gpuready.operands.toolkit.settings import Settings as ToolkitSettings
 
 log = get_logger("toolkit")
 
@@ -20,7 +21,9 @@ log = get_logger("toolkit")
 class Specs:
     """`keep()` as often as one likes: one task does the work; `remove()` ends it and undoes it."""
 
-    def __init__(self, settings: Settings, root: Root, changed: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, settings: ToolkitSettings, root: Root, changed: Callable[[], None] = lambda: None
+    ) -> None:
         """changed  called when `problems` may be others"""
         self.problems: tuple[str, ...] = ()
         self._changed = changed
@@ -29,12 +32,12 @@ class Specs:
         folder = self._host.resolve(names.CDI_DIRS[-1])
         record = root.join(settings.records_dir or names.RECORDS_DIR) / RECORD_NAME
         self._files = SpecFiles(self._host, folder, record, boot_id=boot_id(root))
-        wanted = watch.Settings(
+        wanted = Settings(
             driver_root=settings.driver_root,
             library_dirs=settings.library_dirs,
             hooks=(self._hook, *Place.hooks),
         )
-        self._keeper = watch.CdiKeeper(self._host, self._files, wanted, tell=self._tell)
+        self._keeper = CdiKeeper(self._host, self._files, wanted, tell=self._tell)
         self._task: asyncio.Task[None] | None = None
 
     def keep(self) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -13,13 +13,15 @@ from gpuready.errors import GPUReadyError, HardwareError, UsageError
 from gpuready.gpu.cdi.build import Built, Place, Wishes, build
 from gpuready.gpu.cdi.qualified import Style
 from gpuready.gpu.driver_files import find_nvml_library, look_for_nvml
+from gpuready.gpu.inventory import GPU
 from gpuready.node.cdi.files import RECORD_NAME, SpecFiles
-from gpuready.node.cdi.watch import Settings, place_of
-from gpuready.node.links.driver import NvmlChild
+from gpuready.node.cdi.place import Settings, place_of
 from gpuready.node.root import Root, boot_id
 from gpuready.tools.cdi.look import FINE, FOUND_SOMETHING, host_tree
 from gpuready.tools.terminal import printable
 from gpuready.yaml_text import dump_yaml
+
+_NVML_DEADLINE_S = 10
 
 
 @dataclass(frozen=True)
@@ -65,8 +67,24 @@ def run(options: Options) -> int:
 def _built(host: Root, place: Place, wishes: Wishes) -> list[Built]:
     if find_nvml_library(place.driver, place.library_dirs) is None:
         return build(place, None, wishes)
-    answer = asyncio.run(NvmlChild().ask(place.driver.base, host.base))
-    return build(place, answer.inventory.gpus if answer.inventory else None, wishes, answer.nvml.text)
+    gpus, why = _ask_nvml(host, place)
+    return build(place, gpus, wishes, why)
+
+
+def _ask_nvml(host: Root, place: Place) -> tuple[Sequence[GPU] | None, str]:
+    """The GPUs, or None and why. In a thread: a driver that hangs keeps it, and this program still ends."""
+    from gpuready.gpu.inventory_child import look
+
+    found: list[tuple[Sequence[GPU] | None, str]] = []
+
+    def ask() -> None:
+        inventory, error = look(place.driver, host)
+        found.append((inventory.gpus if inventory else None, str(error["message"]) if error else ""))
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(_NVML_DEADLINE_S)
+    return found[0] if found else (None, f"no answer in {_NVML_DEADLINE_S} s")
 
 
 def _show(built: Sequence[Built], options: Options, place: Place) -> int:

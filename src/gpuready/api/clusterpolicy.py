@@ -376,6 +376,17 @@ class Psp(Base, frozen=True, kw_only=True):
     enabled: Annotated[bool | None, doc("Deprecated, ignored.")] = None
 
 
+class ToolkitOptions(Base, frozen=True, kw_only=True):
+    max_unavailable: Annotated[
+        int | str,
+        doc(
+            "How many nodes with GPU workloads may restart their container runtime at a time: a number, or a "
+            "percentage of the GPU nodes, rounded up. Nodes without workloads need not wait.",
+            default=1,
+        ),
+    ] = 1
+
+
 class GPUReadyOptions(Base, frozen=True, kw_only=True):
     """What gpuready adds to the original's fields."""
 
@@ -393,6 +404,9 @@ class GPUReadyOptions(Base, frozen=True, kw_only=True):
     image_pull_secrets: Annotated[
         list[str], doc("Pull secrets of every pod, beside those of its own block.")
     ] = []
+    toolkit: Annotated[ToolkitOptions, doc("How the container toolkit is rolled out.")] = block(
+        ToolkitOptions
+    )
     cert_config: Annotated[
         NamedConfig, doc("ConfigMap whose key ca-bundle.crt lists all CAs that every container trusts.")
     ] = block(NamedConfig)

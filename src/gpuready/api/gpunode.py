@@ -55,6 +55,7 @@ class ToolkitWish(Base, frozen=True, kw_only=True):
         ),
     ] = ""
     grant: Annotated[str, doc("Id of the request of this node that is granted.")] = ""
+    held_by: Annotated[str, doc("Why the request of this node is not granted yet.")] = ""
 
 
 class FeatureLabelsWish(Base, frozen=True, kw_only=True):

@@ -105,6 +105,7 @@ def _amounts(spec: ClusterPolicySpec) -> Iterator[PolicyProblem]:
     amounts = {
         "spec.daemonsets.rollingUpdate.maxUnavailable": spec.daemonsets.rolling_update.max_unavailable,
         "spec.driver.upgradePolicy.maxUnavailable": spec.driver.upgrade_policy.max_unavailable,
+        "spec.gpuready.toolkit.maxUnavailable": spec.gpuready.toolkit.max_unavailable,
     }
     for path, value in amounts.items():
         if value != "" and not _AMOUNT.fullmatch(str(value)):

@@ -41,6 +41,7 @@ BY_THE_CONTROLLER = {
     "devicePlugin.config.name": "resolved for each node, in GPUNode.spec",
     "devicePlugin.config.default": "resolved for each node, in GPUNode.spec",
     "gfd.enabled": "tells the node agent, in GPUNode.spec",
+    "gpuready.toolkit.maxUnavailable": "decides whose turn it is, in GPUNode.spec",
 }
 # Where another field of these policies decides.
 BY_ANOTHER_FIELD = {

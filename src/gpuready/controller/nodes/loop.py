@@ -12,6 +12,7 @@ from typing import Any
 
 from gpuready import names
 from gpuready.api.clusterpolicy import ClusterPolicy
+from gpuready.chain.verdict import Link
 from gpuready.controller.caches import Caches
 from gpuready.controller.conditional import replacing
 from gpuready.controller.current import CurrentPolicy
@@ -23,6 +24,7 @@ from gpuready.controller.nodes import condition
 from gpuready.controller.nodes.asked import Asked, OperandAsked
 from gpuready.controller.nodes.desired import ConfigSource, Spec, desired_spec
 from gpuready.controller.nodes.driver_pod import config_of, driver_trouble
+from gpuready.controller.nodes.grants import Grant, asks, grant_for
 from gpuready.controller.nodes.silence import silence_of
 from gpuready.controller.nodes.summary import DriverSummary, GPUNodeSummary
 from gpuready.controller.nodes.uninstall import Uninstaller
@@ -136,6 +138,7 @@ class NodesLoop(Loop):
             source=self._config_source(policy),
             driver_pods=self._caches.drivers_on(node.metadata.name),
             find_daemonset=lambda name: self._caches.find_owned("DaemonSet", self._caches.namespace, name),
+            grant=self._grant_for(node, policy, summary),
         )
         seen = self._caches.own_pods.synced and self._caches.owned["DaemonSet"].synced
         if summary is not None and not seen:
@@ -143,6 +146,13 @@ class NodesLoop(Loop):
             spec["driver"].pop("trouble", None)
             spec["driver"] |= {k: v for k, v in summary.spec.get("driver", {}).items() if k == "trouble"}
         return spec
+
+    def _grant_for(self, node: Node, policy: ClusterPolicy, summary: GPUNodeSummary | None) -> Grant | None:
+        """None where nobody asks: what was granted stays. All nodes are looked at only where one asks."""
+        if not asks(summary):
+            return None
+        limit = policy.spec.gpuready.toolkit.max_unavailable
+        return grant_for(node.metadata.name, self._caches.gpu_nodes.values(), limit)
 
     def _asked_by(self, policy: ClusterPolicy) -> Asked:
         if self._asked is None or self._asked.policy is not policy:
@@ -237,6 +247,10 @@ class NodesLoop(Loop):
             or old.status.uninstalled != new.status.uninstalled
         ):
             self.queue.add(gone.metadata.name)
+        if _may_pass_a_grant_on(old, new):
+            for summary in self._caches.gpu_nodes.values():
+                if asks(summary):
+                    self.queue.add(summary.metadata.name)
 
     def _on_pod(self, old: Pod | None, new: Pod | None) -> None:
         for pod in (old, new):
@@ -280,11 +294,13 @@ def spec_of(
     source: ConfigSource | None,
     driver_pods: Sequence[Pod],
     find_daemonset: Callable[[str], Mapping[str, Any] | None],
+    grant: Grant | None = None,
 ) -> Spec:
     """GPUNode.spec of this node, from objects wherever they were read.
 
     driver_pods      those on this node
     find_daemonset   by name, in the operator's namespace
+    grant            of the node's request; None leaves what was granted
     """
     labels = labels_to_be(node, summary, asked.policy)
     now = summary.spec if summary else {}
@@ -306,19 +322,32 @@ def spec_of(
         plugin_refusal=asked.plugin.refusal,
         runs_plugin=asked.plugin.runs_own(labels, now.get("devicePlugin") or {}),
         runs_original_plugin=asked.plugin.runs_original,
-        toolkit=toolkit_wish(asked.toolkit, labels, now.get("toolkit") or {}),
+        toolkit=toolkit_wish(asked.toolkit, labels, now.get("toolkit") or {}, grant),
         writes_feature_labels=asked.feature_discovery.runs_own(labels, now.get("featureLabels") or {}),
         writes_gates=not asked.validator.runs_original,
     )
 
 
-def toolkit_wish(asked: OperandAsked, labels: Mapping[str, str], before: Mapping[str, Any]) -> Spec | None:
+def toolkit_wish(
+    asked: OperandAsked, labels: Mapping[str, str], before: Mapping[str, Any], grant: Grant | None
+) -> Spec | None:
     """None where no toolkit is to run, as long as none ran: a node without one is not written again."""
     if asked.runs_original:
         return {"enabled": False, "original": True}
-    if asked.runs_own(labels, before):
-        return {"enabled": True, "restart": "free"}
-    return {"enabled": False} if before else None
+    if not asked.runs_own(labels, before):
+        return {"enabled": False} if before else None
+    given = grant or Grant(str(before.get("grant") or ""))
+    told = {"grant": given.id, "heldBy": given.held_by}
+    return {"enabled": True, "restart": "granted", **{key: value for key, value in told.items() if value}}
+
+
+def _may_pass_a_grant_on(old: GPUNodeSummary | None, new: GPUNodeSummary | None) -> bool:
+    """One asks, is done, has failed or is gone: somebody's turn may have come."""
+    before, after = (each.status if each else None for each in (old, new))
+    if (before.requests if before else ()) != (after.requests if after else ()):
+        return True
+    links = [each.find_link(Link.TOOLKIT) if each else None for each in (old, new)]
+    return links[0] != links[1]
 
 
 def _belongs_to(summary: GPUNodeSummary, node: Node) -> bool:

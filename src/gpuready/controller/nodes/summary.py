@@ -33,6 +33,12 @@ class OperandSummary(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     next_step: str = ""
 
 
+class RequestSummary(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    kind: str = ""
+    id: str = ""
+    workloads: bool = True
+
+
 class DriverSummary(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     owner: str = ""
     version: str = ""
@@ -42,6 +48,7 @@ class StatusSummary(msgspec.Struct, rename="camel"):
     chain: tuple[LinkSummary, ...] = ()
     operands: tuple[OperandSummary, ...] = ()
     driver: DriverSummary = msgspec.field(default_factory=DriverSummary)
+    requests: tuple[RequestSummary, ...] = ()
     gpus: int = 0
     healthy: int = 0
     reason: str = ""

@@ -42,7 +42,7 @@ def status_of(
         **({"operands": [dict(row) for row in view.operands]} if view.operands else {}),
         "driver": _driver(view, judgement),
         "runtime": _runtime(view),
-        "requests": _requests(view),
+        "requests": _requests(view, devices),
         "uninstalled": False,
     }
 
@@ -145,9 +145,12 @@ def _runtime(view: View) -> Row:
     return {**row, "repaired": dict(repaired)} if repaired else row
 
 
-def _requests(view: View) -> list[Row]:
+def _requests(view: View, devices: Sequence[Row]) -> list[Row]:
+    """What a daemon asks for, and whether pods that hold GPUs would notice."""
     request = (view.toolkit or {}).get("request")
-    return [dict(request)] if request and view.wishes.toolkit_wanted else []
+    if not request or not view.wishes.toolkit_wanted:
+        return []
+    return [{**request, "workloads": any(row.get("allocated") for row in devices)}]
 
 
 def _chain(verdicts: Sequence[Verdict], before: Sequence[Mapping[str, Any]], now: str) -> list[Row]:

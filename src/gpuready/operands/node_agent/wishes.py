@@ -110,5 +110,5 @@ def _plugin_of(plugin: Mapping[str, Any], generation: int, boot_id: str) -> Desi
 def _toolkit_of(toolkit: Mapping[str, Any], generation: int, boot_id: str) -> Desired | None:
     if not toolkit.get("enabled"):
         return None
-    config = {"restart": str(toolkit.get("restart") or ""), "grant": str(toolkit.get("grant") or "")}
+    config = {key: str(toolkit.get(key) or "") for key in ("restart", "grant", "heldBy")}
     return Desired(operand=TOOLKIT, boot_id=boot_id, generation=generation, config=config)

@@ -169,7 +169,8 @@ class Daemon:
         if self._engine.recover():
             log.warning("a change that was cut off was undone", next_step="it begins anew")
         self._look = await self._engine.look()
-        decision = decide(self._look, self._engine.read_journal().failed, self._grant(wish))
+        held_by = str((wish.config or {}).get("heldBy") or "")
+        decision = decide(self._look, self._engine.read_journal().failed, self._grant(wish), held_by)
         self._problem = decision.problem
         self._request = decision.request.to_json() if decision.request else None
         if decision.action is Action.CHANGE:

@@ -72,9 +72,10 @@ REFUSED, ROLLED_BACK, RESTART_NEEDED = (
 OTHER_TOOLKIT = "OtherToolkitRuns"
 
 
-def decide(look: Look, failed: Mapping[str, Any], grant: str | None) -> Decision:
+def decide(look: Look, failed: Mapping[str, Any], grant: str | None, held_by: str = "") -> Decision:
     """failed  what the journal remembers of a change that was rolled back
     grant   id of the change that the control plane allows; None = nobody is to be asked
+    held_by why it does not allow ours yet
     """
     if look.is_whole:
         return Decision(Action.NOTHING)
@@ -84,7 +85,9 @@ def decide(look: Look, failed: Mapping[str, Any], grant: str | None) -> Decision
         return Decision(Action.NOTHING, _as_before(failed))
     request = Request(look.digest, why_of(look))
     if grant is not None and grant != look.digest and _restarts(look):
-        waits = Problem(WAITING_FOR_GRANT, f"waits for its turn to restart the runtime: {request.reason}")
+        turn = f" ({held_by})" if held_by else ""
+        said = f"waits for its turn to restart the runtime{turn}: {request.reason}"
+        waits = Problem(WAITING_FOR_GRANT, said)
         return Decision(Action.NOTHING, waits, request)
     return Decision(Action.CHANGE, request=request)
 

@@ -19,7 +19,10 @@ OPERAND = Operand(
     access=original.ACCESS,
     check=manifest.check,
     no_effect={
-        Flavour.ORIGINAL: {"toolkit.args": "ignored as in the original"},
+        Flavour.ORIGINAL: {
+            "toolkit.args": "ignored as in the original",
+            "gpuready.toolkit": "NVIDIA's toolkit restarts the runtime without asking",
+        },
         Flavour.OWN: {
             "toolkit.args": "flags of NVIDIA's program; ours takes the same settings from env",
             **ours_runs("toolkit"),

@@ -128,6 +128,18 @@ def _cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def _nodes(context: click.Context, parameter: click.Parameter, start: str) -> list[str]:
+    from gpuready.tools.completion import node_names
+
+    return node_names(start, context.params.get("kubeconfig"), context.params.get("context"))
+
+
+def _policies(context: click.Context, parameter: click.Parameter, start: str) -> list[str]:
+    from gpuready.tools.completion import policy_names
+
+    return policy_names(start, context.params.get("kubeconfig"), context.params.get("context"))
+
+
 @gpuready.command(short_help="Every node and how far its chain is whole.")
 @_cluster_options
 @click.option("-w", "--watch", is_flag=True, help="Keep the table up to date until Ctrl-C.")
@@ -147,7 +159,7 @@ def status(kubeconfig: str | None, context: str | None, output: str, watch: bool
 
 @gpuready.command(short_help="Why a GPU is not there, and why GPU pods wait.")
 @_cluster_options
-@click.option("--node", "node_name", help="Look at this node only.")
+@click.option("--node", "node_name", shell_complete=_nodes, help="Look at this node only.")
 @click.option("--bundle", type=click.Path(exists=True, dir_okay=False), help="Judge a saved bundle instead.")
 @click.option("--save-bundle", type=click.Path(dir_okay=False), help="Also write what was seen to this file.")
 def doctor(
@@ -326,7 +338,7 @@ def images(policy_file: str, nodes_file: str | None, own_image: str, output: str
 
 
 @gpuready.command(short_help="Remove the policy and clean every node.")
-@click.argument("policy", default="")
+@click.argument("policy", default="", shell_complete=_policies)
 @click.option("--timeout", "timeout_s", type=float, default=240, show_default=True, help="Seconds to wait.")
 @click.option("--crds", is_flag=True, help="Also delete the CRDs, and with them every object of theirs.")
 @click.option("--if-there", is_flag=True, help="A name that no policy has is no mistake.")

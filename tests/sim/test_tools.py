@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.shell_completion import ShellComplete
 from tests.sim.conftest import StartCluster
 
 from gpuready import names
 from gpuready.cli import main
+from gpuready.commands import gpuready
 from gpuready.kube.client import KubeClient
 from gpuready.kube.resources import CLUSTER_POLICIES, GPU_NODES, NODES
 from gpuready_sim.cluster.control_plane import install_crds
@@ -85,3 +87,16 @@ async def test_a_server_that_does_not_answer_exits_2(
     for command in ("doctor", "status"):
         assert await run(command, "--kubeconfig", str(kubeconfig)) == 2
         assert "did not answer" in capsys.readouterr().err
+
+
+async def test_the_tab_key_knows_the_names_of_nodes(start_cluster: StartCluster) -> None:
+    def completed(word: str, *typed: str) -> list[str]:
+        found = ShellComplete(gpuready, {}, "gpuready", "_GPUREADY_COMPLETE")
+        return [item.value for item in found.get_completions(["doctor", *typed, "--node"], word)]
+
+    cluster = await start_cluster(TWO_NODES)
+    where = ("--kubeconfig", str(cluster.kubeconfig))
+
+    assert await asyncio.to_thread(completed, "", *where) == ["cpu-0", "l4-0"]
+    assert await asyncio.to_thread(completed, "l4", *where) == ["l4-0"]
+    assert await asyncio.to_thread(completed, "", "--kubeconfig", "/nowhere") == []

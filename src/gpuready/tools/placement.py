@@ -63,6 +63,17 @@ def unmatched_selector(node: Object, spec: Object) -> list[str]:
     return missing
 
 
+def selected_by(spec: Object) -> tuple[set[str], bool]:
+    """The labels that nodeSelector and required node affinity look at, and whether they name nodes."""
+    affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    terms = (affinity or {}).get("nodeSelectorTerms") or ()
+    rows = [row for term in terms for row in term.get("matchExpressions") or ()]
+    keys = {*(spec.get("nodeSelector") or ()), *(str(row.get("key")) for row in rows)}
+    return keys, any(term.get("matchFields") for term in terms)
+
+
 def _term_matches(term: Object, labels: Mapping[str, str], name: str) -> bool:
     expressions, fields = term.get("matchExpressions") or (), term.get("matchFields") or ()
     if not expressions and not fields:

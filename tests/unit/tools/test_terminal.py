@@ -19,7 +19,7 @@ from gpuready.tools.doctor.analysis import report_of
 from gpuready.tools.node_rows import rows_of
 from gpuready.tools.snapshot import Snapshot
 from gpuready.tools.status import live, table
-from gpuready.tools.terminal import joined, printable
+from gpuready.tools.terminal import folded, joined, printable
 
 FAKE = "ok    all fine"
 EVIL = f"\x1b[2J\r\n\u2028\u202e\u200b\x9b2J\ud800{FAKE}"
@@ -101,3 +101,26 @@ def test_an_error_that_names_a_node_prints_no_control_character(
 
     assert run(["doctor", "--bundle", str(tmp_path / "bundle"), "--node", "absent"]) == 2
     assert is_clean(capsys.readouterr().err)
+
+
+def test_lines_are_folded_between_words_at_the_terminals_width_and_go_on_below_their_text() -> None:
+    line = "FAIL  node/gpu-17  toolkit  containerd knows no runtime handler nvidia, and so since monday"
+    why = "      why   conf.d/99-registry.toml replaces the whole CRI section of the configuration there"
+
+    shown = folded(f"{line}\n{why}", 60).split("\n")
+
+    assert shown == [
+        "FAIL  node/gpu-17  toolkit  containerd knows no runtime",
+        "      handler nvidia, and so since monday",
+        "      why   conf.d/99-registry.toml replaces the whole CRI",
+        "            section of the configuration there",
+    ]
+
+
+def test_what_to_do_next_stays_one_line_so_that_it_can_be_copied() -> None:
+    step = "      next  kubectl label node gpu-17 nvidia.com/gpu.deploy.device-plugin=paused --overwrite"
+    assert folded(step, 40) == step
+
+
+def test_a_pipe_gets_whole_lines() -> None:
+    assert folded("a " * 200, None) == "a " * 200

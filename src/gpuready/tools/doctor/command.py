@@ -11,6 +11,7 @@ from gpuready.tools import snapshot as snapshots
 from gpuready.tools.doctor import text
 from gpuready.tools.doctor.analysis import report_of
 from gpuready.tools.snapshot import Snapshot
+from gpuready.tools.terminal import width
 
 FINE, FOUND_SOMETHING = 0, 1
 
@@ -35,9 +36,9 @@ def run(
     if output == "json":
         sys.stdout.write(json.dumps(report.to_json(), indent=1) + "\n")
     elif node:
-        sys.stdout.write(text.node_text(report.rows[0], report) + "\n")
+        sys.stdout.write(text.node_text(report.rows[0], report, width()) + "\n")
     else:
-        sys.stdout.write(text.report_text(report) + "\n")
+        sys.stdout.write(text.report_text(report, width()) + "\n")
     return FOUND_SOMETHING if report.findings else FINE
 
 

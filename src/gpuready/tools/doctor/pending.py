@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
@@ -61,7 +61,7 @@ def explain_all(snapshot: Snapshot, rows: Sequence[NodeRow]) -> list[Finding]:
     waiting = pending_gpu_pods(snapshot)
     if not waiting:
         return []
-    cluster = _Cluster.of(snapshot, rows)
+    cluster = _Cluster.of(snapshot, rows, waiting)
     answers: dict[str, Finding] = {}
     findings = []
     for pod in waiting:
@@ -94,11 +94,19 @@ def _explain(pod: Object, cluster: _Cluster) -> Finding:
     unknown = [name for name in asked if name not in known]
     if unknown:
         return _nobody_offers(unknown[0], asked[unknown[0]], cluster)
-    refusals = [_refusal(pod, asked, node) for node in cluster.nodes]
-    nearest = max((refusal.nearness for refusal in refusals), default=Nearness.NO_SUCH_RESOURCE)
-    telling = [refusal for refusal in refusals if refusal.nearness is nearest]
-    others = [r for r in refusals if r.nearness not in (nearest, Nearness.NO_SUCH_RESOURCE)]
-    return _answer(asked, nearest, telling, others)
+    of_kinds = [(kind, _refusal(pod, asked, kind[0])) for kind in cluster.kinds]
+    nearest = max((refusal.nearness for _, refusal in of_kinds), default=Nearness.NO_SUCH_RESOURCE)
+    telling = [kind for kind, refusal in of_kinds if refusal.nearness is nearest]
+    others = [kind for kind, r in of_kinds if r.nearness not in (nearest, Nearness.NO_SUCH_RESOURCE)]
+    return _answer(asked, nearest, _of_the_first(pod, asked, telling), _of_the_first(pod, asked, others))
+
+
+def _of_the_first(pod: Object, asked: Mapping[str, int], kinds: Sequence[_Kind]) -> list[Refusal]:
+    """As many as are named, in the cluster's order; of each kind one at least, which speaks for the rest."""
+    named = sorted((node for kind in kinds for node in kind[:_MOST_NAMED]), key=lambda node: node.place)
+    places = {node.place for node in named[:_MOST_NAMED]}
+    rest = [kind[0] for kind in kinds if kind[0].place not in places]
+    return [_refusal(pod, asked, node) for node in (*named[:_MOST_NAMED], *rest)]
 
 
 # --- the nodes, read once ---------------------------------------------------------------------------------
@@ -106,10 +114,14 @@ def _explain(pod: Object, cluster: _Cluster) -> Finding:
 
 @dataclass(frozen=True)
 class _Node:
-    """is_idle   its GPUs are offered by nobody now, whatever the kubelet still shows"""
+    """
+    place     in the cluster's order
+    is_idle   its GPUs are offered by nobody now, whatever the kubelet still shows
+    """
 
     object: Object
     name: str
+    place: int
     capacity: Mapping[str, int]
     allocatable: Mapping[str, int]
     holders: placement.Holders
@@ -117,10 +129,11 @@ class _Node:
     is_idle: bool
 
     @classmethod
-    def of(cls, node: Object, row: NodeRow | None, holders: placement.Holders) -> _Node:
+    def of(cls, node: Object, place: int, row: NodeRow | None, holders: placement.Holders) -> _Node:
         return cls(
             object=node,
             name=name_of(node),
+            place=place,
             capacity=placement.quantities(node, "capacity"),
             allocatable=placement.quantities(node, "allocatable"),
             holders=holders,
@@ -135,29 +148,66 @@ class _Node:
     def used(self, resource: str) -> int:
         return sum(number for _, number in self.holders.get(resource, ()))
 
+    def kind(self, labels: Collection[str], *, by_name: bool) -> str:
+        """All of it that an answer depends on, but names, as text. labels: those that pods ask for."""
+        mine = placement.labels_of(self.object)
+        row = self.row
+        parts = [
+            self.name if by_name else "",
+            [mine.get(key) for key in labels],
+            (self.object.get("spec") or {}).get("taints") or [],
+            placement.is_cordoned(self.object),
+            [self.capacity, self.allocatable, {name: self.used(name) for name in self.holders}],
+            [self.is_idle, row.reason, row.has_gpus, row.undiscovered] if row else None,
+        ]
+        return json.dumps(parts, sort_keys=True)
+
+
+# Nodes that answer every pod alike, in the cluster's order; never empty.
+_Kind = list[_Node]
+
 
 @dataclass(frozen=True)
 class _Cluster:
-    """offered   every resource that some node has, with the total"""
+    """
+    kinds     the nodes, those together that answer every pod alike: thousands of pods are held against a
+              handful of them
+    offered   every resource that some node has, with the total
+    """
 
-    nodes: Sequence[_Node]
+    kinds: Sequence[_Kind]
     rows: Sequence[NodeRow]
     offered: Mapping[str, int]
     has_policy: bool
 
     @classmethod
-    def of(cls, snapshot: Snapshot, rows: Sequence[NodeRow]) -> _Cluster:
+    def of(cls, snapshot: Snapshot, rows: Sequence[NodeRow], waiting: Sequence[Object]) -> _Cluster:
         by_name = {row.name: row for row in rows}
         held = placement.holders_by_node(snapshot.pods)
         nodes = [
-            _Node.of(node, by_name.get(name_of(node)), held.get(name_of(node), {})) for node in snapshot.nodes
+            _Node.of(node, place, by_name.get(name_of(node)), held.get(name_of(node), {}))
+            for place, node in enumerate(snapshot.nodes)
         ]
         # The kubelet shows the capacity of a plugin that has gone for a while; nobody gets anything of it.
         offered: Counter[str] = Counter()
         for node in nodes:
             if not node.has_gone:
                 offered.update(node.capacity)
-        return cls(nodes, rows, dict(offered), bool(snapshot.policies))
+        return cls(_kinds_of(nodes, waiting), rows, dict(offered), bool(snapshot.policies))
+
+
+def _kinds_of(nodes: Sequence[_Node], waiting: Sequence[Object]) -> list[_Kind]:
+    keys: set[str] = set()
+    by_name = False
+    for pod in waiting:
+        found, names_nodes = placement.selected_by(pod.get("spec") or {})
+        keys |= found
+        by_name = by_name or names_nodes
+    ordered = sorted(keys)
+    kinds: dict[str, _Kind] = {}
+    for node in nodes:
+        kinds.setdefault(node.kind(ordered, by_name=by_name), []).append(node)
+    return list(kinds.values())
 
 
 # --- node by node -----------------------------------------------------------------------------------------

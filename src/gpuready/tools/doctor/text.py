@@ -10,7 +10,7 @@ from gpuready.chain.wording import counted
 from gpuready.tools.doctor.analysis import Report
 from gpuready.tools.doctor.finding import Finding, Severity
 from gpuready.tools.node_rows import NodeRow, unseen_lines
-from gpuready.tools.terminal import joined
+from gpuready.tools.terminal import folded, joined
 
 _OF_STATE = {
     State.OK: "ok",
@@ -21,17 +21,18 @@ _OF_STATE = {
 }
 _OF_SEVERITY = {Severity.PROBLEM: "FAIL", Severity.WARNING: "warn", Severity.WAITING: "wait"}
 _MOST_EVIDENCE = 8
+_MESSAGE_COLUMN = 21  # of one node's links, see `_verdict_lines`
 
 
-def node_text(row: NodeRow, report: Report) -> str:
-    """One node, every link."""
+def node_text(row: NodeRow, report: Report, columns: int | None = None) -> str:
+    """One node, every link. columns: of the terminal, None where lines may be as long as they are."""
     lines = [] if row.verdicts else [_without_verdicts(row)]
     for verdict in row.verdicts:
         lines += _verdict_lines(verdict)
-    return joined([*lines, counts(report)])
+    return folded(joined([*lines, counts(report)]), columns, hang=_MESSAGE_COLUMN)
 
 
-def report_text(report: Report) -> str:
+def report_text(report: Report, columns: int | None = None) -> str:
     """The whole cluster: what was found, then what is fine."""
     lines: list[str] = []
     for finding, subjects in _grouped(report.findings):
@@ -45,7 +46,7 @@ def report_text(report: Report) -> str:
     if cordoned:
         lines.append(f"-     {_listed(cordoned)}: cordoned, no new pod goes there")
     lines += [f"-     {line}" for line in unseen_lines(report.rows)]
-    return joined([*lines, counts(report)])
+    return folded(joined([*lines, counts(report)]), columns)
 
 
 def _without_verdicts(row: NodeRow) -> str:

@@ -86,7 +86,8 @@ class Existing(msgspec.Struct):
     metadata: _Name
 
 
-def _is_worker(daemonset: Mapping[str, Any]) -> bool:
+def is_nfd_worker(daemonset: Mapping[str, Any]) -> bool:
+    """It looks for GPUs; NFD's other parts do not."""
     labels = daemonset["metadata"].get("labels") or {}
     return "worker" in (labels.get("role"), labels.get("app.kubernetes.io/component"))
 
@@ -234,8 +235,13 @@ class Caches:
 
     def nfd_workers(self) -> list[dict[str, Any]]:
         """They look for GPUs; NFD's other parts do not."""
-        found = {obj["metadata"]["name"]: obj for obj in self.nfd.values() if _is_worker(obj)}
+        found = {obj["metadata"]["name"]: obj for obj in self.nfd.values() if is_nfd_worker(obj)}
         return [found[name] for name in sorted(found)]
+
+    @property
+    def nfd_may_run(self) -> bool:
+        """False where its labels are all that is left of it; who may not look believes the labels."""
+        return not self.nfd.synced or bool(self.nfd_workers())
 
     def agents_on(self, node: str) -> list[Pod]:
         return self.own_pods.by_index(_BY_NODE, f"{AGENT}/{node}")

@@ -10,6 +10,7 @@ from gpuready import names
 from gpuready.controller.caches import Caches
 from gpuready.controller.policy.node_views import NodeViews
 from gpuready.controller.policy.observed import NodeView
+from gpuready.controller.policy.view import view_of
 from gpuready.kube.trimmed import Node, decode_node, decode_pod
 
 Put = Callable[[str, Any], None]
@@ -176,3 +177,18 @@ def test_a_node_that_is_gone_is_seen_no_longer():
     seen.caches.nodes._drop("a")
 
     assert seen.all() == {}
+
+
+def test_where_only_the_labels_of_nfd_are_left_the_agents_look_at_new_nodes():
+    """A takeover removes the original's NFD, not what it wrote on nodes."""
+    seen = Seen()
+    labelled_by_nfd(seen, **NFD)
+    tainted(seen, "new")
+    seen.caches.nfd._synced.set()
+    assert seen.all()["new"].undiscovered, "its agent is not there yet"
+    seen.agent("new", ready=True, version="1")
+    assert not seen.all()["new"].undiscovered
+    view = view_of(
+        seen.caches.nodes.values(), namespace="n", own_image="i", base_driver=None, nfd_may_run=False
+    )
+    assert not view.nfd_present, "so the agent runs on every node"

@@ -201,6 +201,7 @@ class PolicyLoop(Loop):
             configs=self._caches.configmaps.values(),
             existing=self._caches.existing(),
             service_monitors=self._caches.serves_service_monitors,
+            nfd_may_run=self._caches.nfd_may_run,
             images=self._images,
         )
 

@@ -29,7 +29,7 @@ class NodeViews:
 
     def all(self) -> list[NodeView]:
         nodes = self._caches.nodes.values()
-        by_nfd = any(is_labelled_by_nfd(node) for node in nodes)
+        by_nfd = self._caches.nfd_may_run and any(is_labelled_by_nfd(node) for node in nodes)
         if by_nfd != self._by_nfd:
             self._by_nfd = by_nfd
             self._known.clear()

@@ -22,6 +22,7 @@ def view_of(
     configs: Iterable[Mapping[str, Any]] = (),
     existing: Mapping[str, Collection[str]] | None = None,
     service_monitors: bool = False,
+    nfd_may_run: bool = True,
     images: Mapping[str, str] | None = None,
 ) -> ClusterView:
     """The view from objects of the cluster.
@@ -30,6 +31,7 @@ def view_of(
     configs            the namespace's ConfigMaps
     existing           as in `ClusterView`
     service_monitors   the API server knows Prometheus' ServiceMonitor
+    nfd_may_run        False: of node-feature-discovery only labels are left, and nobody looks at new nodes
     images             the operator's environment, for images that the policy leaves open
     """
     ordered = sorted(nodes, key=lambda node: node.metadata.name)
@@ -38,7 +40,7 @@ def view_of(
         namespace=namespace,
         own_image=own_image,
         gpu_nodes=tuple(facts_of(node) for node in ordered if is_gpu_node(node.metadata.labels)),
-        nfd_present=any(is_labelled_by_nfd(node) for node in ordered),
+        nfd_present=nfd_may_run and any(is_labelled_by_nfd(node) for node in ordered),
         base_driver_pool=labels.get(POOL_LABEL, ""),
         configs={config["metadata"]["name"]: files_of(config) for config in configs},
         existing=existing or {},

@@ -159,6 +159,7 @@ def _view(policy: ClusterPolicy, look: Look, outlooks: Sequence[Outlook]) -> Clu
         configs=look.configmaps.values(),
         existing=look.existing,
         service_monitors=look.serves_service_monitors,
+        nfd_may_run=look.nfd_may_run,
         images=look.images,
     )
     if not look.offline:

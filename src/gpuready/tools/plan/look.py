@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from gpuready import names
-from gpuready.controller.caches import OWNED_KINDS
+from gpuready.controller.caches import OWNED_KINDS, is_nfd_worker
 from gpuready.controller.nodes.summary import GPUNodeSummary, decode_gpunode
 from gpuready.controller.policy.plan import Key, key_of
 from gpuready.errors import UsageError
@@ -24,6 +24,7 @@ from gpuready.kube.resources import (
     CLUSTER_POLICIES,
     CONFIGMAPS,
     CRDS,
+    DAEMONSETS,
     DEPLOYMENTS,
     GPU_NODES,
     LEASES,
@@ -50,6 +51,7 @@ class Look:
     owned       objects with an operand's label; foreign: objects without it that have the name of one of ours
     gpu_nodes   by name: the summary that the controller decides on; devices: what their status says of GPUs
     originals   metadata of objects without an operand's label, which the original may have made
+    nfd_may_run as the operator judges it: False where only its labels are left
     existing    kind -> names of what pods may refer to; of a kind that is left out nothing is known
     pods        of the whole cluster, as they are
     crds        by name, those of our kinds and of ServiceMonitor
@@ -70,6 +72,7 @@ class Look:
     owned: Sequence[Object] = ()
     foreign: Sequence[Object] = ()
     originals: Sequence[Object] = ()
+    nfd_may_run: bool = True
     existing: Mapping[str, Collection[str]] = field(default_factory=dict)
     pods: Sequence[Object] = ()
     crds: Mapping[str, Object] = field(default_factory=dict)
@@ -138,6 +141,7 @@ async def gather(client: KubeClient, namespace: str, image: str = "") -> Look:
         configmaps={obj["metadata"]["name"]: obj for obj in configmaps},
         owned=ours,
         originals=originals,
+        nfd_may_run=any(map(is_nfd_worker, await _found(client, DAEMONSETS, labels=names.NFD_SELECTOR))),
         existing={**existing, CONFIGMAPS.kind: {obj["metadata"]["name"] for obj in configmaps}},
         pods=pods,
         crds=await _crds(client),

@@ -1,7 +1,7 @@
 """`gpuready`: one program, one subcommand per role; a role's modules are imported only when it is asked for.
 
-Roles that run in pods (operator, node-agent, device-plugin) read their settings from the environment;
-tools (status, doctor, render, crds) take options.
+Roles that run in pods (operator, node-agent, device-plugin) read their settings from the environment (the
+exporter takes the original's flags, too); tools (status, doctor, render, crds) take options.
 """
 
 from __future__ import annotations
@@ -23,12 +23,21 @@ def main(argv: Sequence[str] | None = None) -> int:
             return self_check.run(arguments[0])
     if len(arguments) == 1 and arguments[0] in _DAEMONS:
         return _run_daemon(arguments[0])
+    if _is_exporter(arguments):
+        return _run_daemon("exporter", arguments[1:])
     from gpuready.commands import run
 
     return run(arguments)
 
 
-def _run_daemon(role: str) -> int:
+def _is_exporter(arguments: Sequence[str]) -> bool:
+    """Alone or with flags of its own, `gpuready exporter -f counters.csv`; the rest is for click."""
+    wants_help = "-h" in arguments or "--help" in arguments
+    flags = arguments[1:2]
+    return arguments[:1] == ["exporter"] and not wants_help and all(word[:1] == "-" for word in flags)
+
+
+def _run_daemon(role: str, arguments: Sequence[str] = ()) -> int:
     from gpuready import log
     from gpuready.errors import GPUReadyError
 
@@ -38,6 +47,10 @@ def _run_daemon(role: str) -> int:
             from gpuready.operands.device_plugin import daemon as device_plugin
 
             return device_plugin.main(os.environ)
+        if role == "exporter":
+            from gpuready.operands.exporter import daemon as exporter
+
+            return exporter.main(os.environ, arguments)
         if role == "toolkit":
             from gpuready.operands.toolkit import daemon as toolkit
 

@@ -107,7 +107,7 @@ def gpuready(debug: bool) -> None:
              gpuready render -f P     the objects that a policy leads to
              gpuready images -f P     the images that a mirror must hold
     Change:  gpuready uninstall       the policy goes, and everything of ours on the nodes
-    Run:     gpuready operator | node-agent | device-plugin | toolkit   (in pods)
+    Run:     gpuready operator | node-agent | device-plugin | toolkit | exporter   (in pods)
     """
     log.set_up(level="debug" if debug else None)
 
@@ -456,6 +456,38 @@ def completion(shell: str) -> int:
     assert completion_class is not None
     click.echo(completion_class(gpuready, {}, "gpuready", "_GPUREADY_COMPLETE").source())
     return 0
+
+
+class _Exporter(click.Group):
+    """Its two commands, imported when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return ["lint", "run"]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name == "lint":
+            from gpuready.operands.exporter.lint import lint
+
+            return lint
+        if cmd_name == "run":
+            from gpuready.operands.exporter.command import run_command
+
+            return run_command()
+        return None
+
+
+@gpuready.group(
+    "exporter", cls=_Exporter, short_help="Run the metrics exporter, or check its counters' file."
+)
+def exporter() -> None:
+    """Run the metrics exporter (`gpuready exporter` alone does), or check a counters' file.
+
+    \b
+    Examples:
+      gpuready exporter lint counters.csv
+      gpuready exporter run --help
+      gpuready exporter -f counters.csv -a :9400 --kubernetes
+    """
 
 
 @gpuready.command(short_help="Run the container toolkit, or show what it would change.")

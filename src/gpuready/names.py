@@ -85,6 +85,8 @@ RECORDS_DIR_ENV = "GPUREADY_RECORDS_DIR"
 GATES_DIR = "/run/nvidia/validations"
 DESIRED_DIR = "/run/gpuready/desired"
 RECORDS_DIR = "/run/gpuready/records"
+# While it exists, long-lived holders of NVML let the driver go; it says why.
+PAUSE_FILE = "/run/gpuready/desired/pause"
 LAST_KNOWN_DIR = "/var/lib/gpuready/desired"
 DRIVER_READY = "driver-ready"
 PLUGIN_READY = "plugin-ready"

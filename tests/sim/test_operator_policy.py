@@ -62,7 +62,7 @@ def chart_policy() -> dict[str, Any]:
     """
     obj = yaml.safe_load(CHART_POLICY.read_text())
     obj["spec"]["gpuready"] = {"images": "own"}
-    for block in ("toolkit", "dcgmExporter", "migManager"):
+    for block in ("toolkit", "migManager"):
         obj["spec"][block]["enabled"] = False
     return obj
 
@@ -77,8 +77,8 @@ async def test_a_policy_written_by_the_original_chart_becomes_ready_with_own_ima
     assert await cluster.allocatable("l4") == 2
     rows = {row["name"]: (row["state"], row["flavour"]) for row in policy_["status"]["operands"]}
     assert rows["driver"] == ("ready", "original")
-    assert rows["device-plugin"] == rows["gpu-feature-discovery"] == ("ready", "own")
-    assert rows["toolkit"] == ("disabled", "original")
+    assert rows["device-plugin"] == rows["gpu-feature-discovery"] == rows["dcgm-exporter"] == ("ready", "own")
+    assert rows["toolkit"][0] == "disabled"
     assert "driver-upgrade" in condition(policy_, "NotImplemented")["message"]
 
 

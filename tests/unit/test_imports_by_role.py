@@ -17,6 +17,10 @@ ROLES = {
     | TERMINAL
     | SIMULATOR
     | {"aiohttp", "yaml", "gpuready.kube", "gpuready.controller"},
+    "gpuready.operands.exporter.daemon": HEAVY
+    | TERMINAL
+    | SIMULATOR
+    | {"aiohttp", "yaml", "uvicorn", "gpuready.kube", "gpuready.controller"},
     "gpuready.operands.node_agent.daemon": HEAVY
     | TERMINAL
     | SIMULATOR

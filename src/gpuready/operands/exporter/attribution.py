@@ -81,11 +81,16 @@ class Attribution:
 
 
 def attribute(
-    held: Iterable[Held], devices: Sequence[Device], *, resource_names: Iterable[str] = ()
+    held: Iterable[Held],
+    devices: Sequence[Device],
+    *,
+    resource_names: Iterable[str] = (),
+    claims: bool = True,
 ) -> Attribution:
     """Join them.
 
     resource_names   further resources whose ids are worth a remark when they name no GPU
+    claims           False leaves out devices of ResourceClaims
     """
     places = _Places.of(devices)
     found: set[Allocation] = set()
@@ -99,7 +104,7 @@ def attribute(
                     found.add(_allocation(each.holder, place, resource, id_))
                 elif is_ours:
                     unknown.add(Unknown(each.holder, resource, id_, UNKNOWN_ID))
-        for claim in each.claims:
+        for claim in each.claims if claims else ():
             if not claim.driver.endswith(_DRA_DRIVER):
                 continue
             places_of = places.claimed(claim)

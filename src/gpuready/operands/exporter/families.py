@@ -41,7 +41,8 @@ class Style:
     labels          ids of fields that are labels of every line
     hostname        value of the label `hostname_label`; "" leaves it out
     jobs            (GPU index, instance id or None) -> ids of HPC jobs
-    pod_names       old_names: `uuid`, `pod_name` … as older dashboards want them
+    pod_extra       (namespace, pod) -> further labels
+    old_names       `uuid`, `pod_name` … as older dashboards want them
     """
 
     listed: Mapping[int, Sequence[Listed]] = field(default_factory=dict)
@@ -84,7 +85,7 @@ def device_families(
         if place not in prefixes:
             prefixes[place] = identity(entity, style) + rows.get(entity.uuid, rows.get("", ()))
         holders = attribution.holders_of(entity)
-        pods = _pod_lines(holders, style, value, own_use.get(sample.field.id))
+        pods = _with_jobs(_pod_lines(holders, style, value, own_use.get(sample.field.id)), entity, style)
         for number, listed in enumerate(names):
             key = (sample.field.id, number)
             shown[key] = listed
@@ -256,6 +257,18 @@ def _pod_lines(
     return [((), value), *sorted(mine)]
 
 
+def _with_jobs(
+    lines: list[tuple[Pairs, int | float]], entity: Entity, style: Style
+) -> list[tuple[Pairs, int | float]]:
+    """A copy for each HPC job of the device; without a job, as it is."""
+    if entity.device is None or not style.jobs:
+        return lines
+    jobs = style.jobs.get((entity.device.index, entity.instance.id if entity.instance else None), ())
+    if not jobs:
+        return lines
+    return [((*pairs, ("hpc_job", job)), value) for pairs, value in lines for job in jobs]
+
+
 def _by_pod(use: Use, factor: float) -> Mapping[tuple[Key, tuple[str, str]], float]:
     return {(row.key, (row.namespace, row.pod)): row.amount * factor for row in use.by_pod}
 
@@ -265,11 +278,11 @@ def _usage(known: _Known, use: Use, factor: float) -> list[tuple[str, int | floa
 
 
 def _rest(known: _Known, use: Use, factor: float) -> list[tuple[str, int | float]]:
-    return [(labels_text(known.short(key)), amount * factor) for key, amount in sorted_by_key(use.remainder)]
-
-
-def sorted_by_key(amounts: Mapping[Key, float]) -> list[tuple[Key, float]]:
-    return sorted(amounts.items(), key=lambda row: (row[0][0], -1 if row[0][1] is None else row[0][1]))
+    return [
+        (labels_text(known.short(key)), use.remainder[key] * factor)
+        for key in known.schedulable()
+        if key in use.remainder
+    ]
 
 
 def _pod(row: PodUse) -> Pairs:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from gpuready.chain.verdict import State
+from gpuready.errors import GPUReadyError
+from gpuready.gpu.telemetry.model import Collection
 
 READY = "Ready"
 
@@ -30,3 +33,99 @@ class Health:
         if self.next_step:
             lines.append(f"next: {self.next_step}")
         return "\n".join(line for line in lines if line)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What `judge` looks at.
+
+    listening     why nobody can reach us, with what to do; None when they can
+    waiting       why the driver's gate is closed; "" when it is open
+    paused        why the GPUs are left alone for a while; "" when they are not
+    counters      why no counters can be used; "" when some can
+    rejected      one line for each line of the CSV that is not used
+    collection    the last look; None before the first
+    age_s         since it ended
+    pods          why the kubelet's last answer is missing; "" when it is there, or nobody asks
+    """
+
+    listening: GPUReadyError | None = None
+    waiting: str = ""
+    paused: str = ""
+    counters: str = ""
+    rejected: tuple[str, ...] = ()
+    collection: Collection | None = None
+    age_s: float = 0.0
+    interval_s: float = 30.0
+    pods: str = ""
+
+
+def judge(facts: Facts) -> Health:
+    """The first thing that keeps values away; else the first that keeps some away."""
+    for find in (_unreachable, _without_driver, _without_values, _without_some):
+        if health := find(facts):
+            return health
+    return Health(State.OK, READY, "every GPU answers")
+
+
+def _unreachable(facts: Facts) -> Health | None:
+    error = facts.listening
+    if error is None:
+        return None
+    return Health(State.BROKEN, "CannotListen", f"{error.what}: {error.why}", error.next_step)
+
+
+def _without_driver(facts: Facts) -> Health | None:
+    if facts.paused:
+        return Health(State.WAITING, "Paused", f"the GPUs are about to be changed: {facts.paused}")
+    if not facts.waiting:
+        return None
+    step = "see the driver link: gpuready doctor"
+    return Health(State.WAITING, "WaitingForDriver", facts.waiting, step)
+
+
+def _without_values(facts: Facts) -> Health | None:
+    if facts.counters:
+        return Health(
+            State.BROKEN, "CountersNotUsable", facts.counters, "gpuready exporter lint FILE tells more"
+        )
+    seen = facts.collection
+    if seen is None:
+        return Health(State.WAITING, "Collecting", "the first look at the GPUs is on its way")
+    if seen.problem:
+        return Health(State.BROKEN, "NvmlUnavailable", seen.problem, "see the driver link: gpuready doctor")
+    if facts.age_s > 2 * facts.interval_s:
+        message = "the last look at the GPUs is older than two intervals, so its values are not shown"
+        return Health(State.BROKEN, "Stale", message, "restart the pod if this lasts, and report it")
+    if seen.devices and len(seen.silent) == len(seen.devices):
+        return Health(State.BROKEN, "GpusSilent", "no GPU answers", _LOOK_AT_GPU, _silent_lines(seen))
+    return None
+
+
+def _without_some(facts: Facts) -> Health | None:
+    seen = facts.collection
+    if seen is not None and seen.silent:
+        message = f"{len(seen.silent)} of {len(seen.devices)} GPUs do not answer, their values are absent"
+        return Health(State.DEGRADED, "GpuSilent", message, _LOOK_AT_GPU, _silent_lines(seen))
+    if facts.rejected:
+        message = f"{len(facts.rejected)} lines of the counters' CSV are not used"
+        step = "correct them; gpuready exporter lint FILE checks it"
+        return Health(State.DEGRADED, "CountersRejected", message, step, facts.rejected)
+    if facts.pods:
+        message = f"the kubelet does not tell which pods hold GPUs: {facts.pods}"
+        return Health(State.DEGRADED, "PodsNotKnown", message, "what it said last is kept; is it up?")
+    return None
+
+
+_LOOK_AT_GPU = "look for XIDs of that GPU: gpuready doctor, dmesg; reset it or drain the node"
+
+
+def _silent_lines(collection: Collection) -> tuple[str, ...]:
+    """Without the seconds, which grow: who reads the record would hear of a change at each look."""
+    return tuple(
+        f"GPU {each.index} ({each.uuid or 'not identified'}): {_SECONDS.sub('', each.reason)}"
+        for each in collection.silent
+    )
+
+
+_SECONDS = re.compile(r" for \d+ s$")

@@ -8,6 +8,7 @@ Source: dcgm-exporter 4.5.3-4.8.2, pkg/cmd/app.go:139-372.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self
@@ -37,7 +38,6 @@ class Settings:
     csv_strict       a bad line of the CSV is fatal
     pod_view         one of POD_VIEWS
     hostname_label   name of the label with the node's name; "" leaves it out
-    silent_s         a GPU that owes an answer for longer is silent
     mapping_max_s    what the kubelet said counts no longer, once it is older
     driver_root      as the gate or the host names it; None finds out
     """
@@ -73,7 +73,6 @@ class Settings:
     pod_view: str = EXCLUSIVE
     hostname_label: str = "Hostname"
     mig_repeat_gpu_fields: bool = False
-    silent_s: float = 5.0
     mapping_max_s: float = 600.0
     driver_root: str | None = None
     gates_dir: str = ""
@@ -156,7 +155,6 @@ _VARIABLES = {
     "pod_view": "GPUREADY_EXPORTER_POD_VIEW",
     "hostname_label": "GPUREADY_EXPORTER_HOSTNAME_LABEL",
     "mig_repeat_gpu_fields": "GPUREADY_EXPORTER_MIG_REPEAT_GPU_FIELDS",
-    "silent_s": "GPUREADY_NVML_SILENT_S",
     "mapping_max_s": "GPUREADY_EXPORTER_MAPPING_MAX_S",
     "driver_root": "NVIDIA_DRIVER_ROOT",
     "gates_dir": names.GATES_DIR_ENV,
@@ -204,7 +202,6 @@ _KINDS: Mapping[str, Callable[[str, str], Any]] = {
     "xid_window_ms": _as_number(int, 0),
     "clock_events_window_ms": _as_number(int, 0),
     "health_port": _as_number(int, 0),
-    "silent_s": _as_number(float, 0.01),
     "mapping_max_s": _as_number(float, 0),
     **dict.fromkeys(("pod_label_allowlist", "resource_names", "pod_ips"), _as_words),
     **dict.fromkeys(
@@ -224,6 +221,12 @@ _WORDS: Mapping[str, Iterable[str]] = {
 
 def _check(settings: Settings) -> None:
     _ = settings.host_and_port
+    for pattern in settings.pod_label_allowlist:
+        try:
+            re.compile(pattern)
+        except re.error as exc:
+            why = f"{pattern} is no regular expression: {exc}"
+            raise UsageError(_VARIABLES["pod_label_allowlist"], why=why, next_step="correct it") from exc
     for name, allowed in _WORDS.items():
         value = getattr(settings, name)
         if value not in allowed:

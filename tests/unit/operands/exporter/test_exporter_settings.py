@@ -27,6 +27,7 @@ SPECIAL = {
     "address": st.sampled_from([":9400", "127.0.0.1:9401", "[::1]:9400"]),
     "gpu_id_type": st.sampled_from(["uid", "device-name"]),
     "pod_view": st.sampled_from(POD_VIEWS),
+    "pod_label_allowlist": st.lists(st.sampled_from(["^app$", "team"]), max_size=2).map(tuple),
     "log_format": st.sampled_from(["text", "json"]),
 }
 any_settings = st.builds(
@@ -133,6 +134,10 @@ def test_a_wrong_flag_is_named(arguments: list[str], words: str) -> None:
         (
             {"DCGM_EXPORTER_KUBERNETES": "yes"},
             "DCGM_EXPORTER_KUBERNETES=yes; because allowed are true and false",
+        ),
+        (
+            {"DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX": "^app$,("},
+            "POD_LABEL_ALLOWLIST_REGEX; because ( is no regular expression",
         ),
         ({"GPUREADY_EXPORTER_POD_VIEW": "all"}, "allowed are none, exclusive, first, virtual-gpus"),
     ],

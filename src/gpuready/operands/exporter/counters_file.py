@@ -1,0 +1,87 @@
+"""The counters' CSV as a file that is followed: read anew when it changes, the last good one kept.
+
+Never another file in its place: while the one that was asked for cannot be read, no DCGM field is shown and
+it is said why.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gpuready.errors import UsageError
+from gpuready.log import get_logger
+from gpuready.node.files import read_regular
+from gpuready.node.root import Root
+from gpuready.operands.exporter import counters as csv
+from gpuready.operands.exporter.counters import Counters
+from gpuready.operands.exporter.settings import BUILT_IN, Settings
+
+log = get_logger("exporter.counters")
+
+
+class CountersFile:
+    """counters   what is in force
+    trouble    why nothing is; "" when something is
+    """
+
+    def __init__(self, settings: Settings, root: Root) -> None:
+        self._named = settings.collectors
+        self._path = root.join(settings.collectors)
+        self._strict = settings.csv_strict
+        self._data: bytes | None = None
+        self.counters = Counters()
+        self.trouble = "not read yet"
+        self.reloads = -1
+
+    @property
+    def paths(self) -> list[Path]:
+        return [self._path]
+
+    @property
+    def rejected_lines(self) -> tuple[str, ...]:
+        return tuple(str(problem) for problem in self.counters.problems if problem.rejected)
+
+    def read(self, *, again: bool = False) -> bool:
+        """True when other counters are in force now."""
+        try:
+            data = self._find()
+            if data == self._data and not again:
+                return False
+            self._data = data
+            found = csv.parse(data)
+            if self._strict:
+                csv.refuse(found, self._named)
+        except (OSError, UsageError) as exc:
+            self._refuse(exc)
+            return False
+        self.trouble = "" if found.rows else f"{self._named} names no field that can be exported"
+        if found == self.counters and self.reloads >= 0:
+            return False
+        self.counters = found
+        self.reloads += 1
+        for problem in found.problems:
+            log.warning(
+                "counter line not used" if problem.rejected else "counter line remarked on",
+                line=problem.line,
+                metric=problem.subject,
+                cause=problem.cause,
+                next_step=problem.suggestion,
+            )
+        log.info("counters read", file=self._named, used=len(found.rows), rejected=found.rejected)
+        return True
+
+    def _find(self) -> bytes:
+        """raises  OSError, UsageError"""
+        path = self._path
+        if path.is_dir():
+            keys = [entry.name for entry in path.iterdir() if entry.is_file() and entry.name[0] != "."]
+            path = path / csv.choose_key(keys)
+        elif not path.exists() and self._named in BUILT_IN:
+            return csv.shipped(Path(self._named).name)
+        return read_regular(path)
+
+    def _refuse(self, exc: OSError | UsageError) -> None:
+        why = str(exc) if isinstance(exc, UsageError) else f"{self._named}: {exc.strerror}"
+        if not self.counters.rows:
+            self.trouble = why
+        log.error("counters not taken up", file=self._named, reason=why, kept=len(self.counters.rows))

@@ -72,28 +72,51 @@ def device_families(
     rows = _label_rows(collection, style)
     lines: dict[tuple[int, int], list[tuple[str, int | float]]] = {}
     shown: dict[tuple[int, int], Listed] = {}
-    prefixes: dict[tuple[str, int | None, int | None], Pairs] = {}
+    places: dict[tuple[str, int | None, int | None], _Place] = {}
     own_use = {GPU_UTIL: _by_pod(time, 100.0), FB_USED: _by_pod(memory, 1 / MIB)}
     for sample in collection.samples:
-        value, entity = sample.value, sample.entity
-        if isinstance(value, str):
+        entity = sample.entity
+        if isinstance(sample.value, str):
             continue
         names = _listed(sample, style)
         if not names:
             continue
-        place = (entity.uuid, entity.instance.id if entity.instance else None, entity.link)
-        if place not in prefixes:
-            prefixes[place] = identity(entity, style) + rows.get(entity.uuid, rows.get("", ()))
-        holders = attribution.holders_of(entity)
-        pods = _with_jobs(_pod_lines(holders, style, value, own_use.get(sample.field.id)), entity, style)
+        key = (entity.uuid, entity.instance.id if entity.instance else None, entity.link)
+        if key not in places:
+            identified = identity(entity, style) + rows.get(entity.uuid, rows.get("", ()))
+            places[key] = _Place(entity, identified, attribution.holders_of(entity), style)
+        made = places[key].lines(sample, own_use.get(sample.field.id))
         for number, listed in enumerate(names):
-            key = (sample.field.id, number)
-            shown[key] = listed
-            for pairs, number_of_pod in pods:
-                attributes = tuple(sorted({**dict(sample.labels), **dict(pairs)}.items()))
-                text = labels_text(prefixes[place] + attributes)
-                lines.setdefault(key, []).append((text, number_of_pod))
+            shown[sample.field.id, number] = listed
+            lines.setdefault((sample.field.id, number), []).extend(made)
     return [Family(shown[key].name, shown[key].kind, shown[key].help, lines[key]) for key in sorted(lines)]
+
+
+class _Place:
+    """A device, instance or link: what its lines begin with, made once for all of its fields."""
+
+    def __init__(
+        self, entity: Entity, identified: Pairs, holders: Sequence[Allocation], style: Style
+    ) -> None:
+        self._entity, self._identified, self._holders, self._style = entity, identified, holders, style
+        self._pods = [pairs for pairs, _ in _with_jobs(_pod_lines(holders, style, 0, None), entity, style)]
+        self._texts = [self._text((), pairs) for pairs in self._pods]
+
+    def lines(
+        self, sample: Sample, own_use: Mapping[tuple[Key, tuple[str, str]], float] | None
+    ) -> list[tuple[str, int | float]]:
+        value = sample.value
+        assert not isinstance(value, str)
+        if own_use is not None and self._style.view == VIRTUAL_GPUS:
+            rows = _pod_lines(self._holders, self._style, value, own_use)
+            rows = _with_jobs(rows, self._entity, self._style)
+            return [(self._text(sample.labels, pairs), each) for pairs, each in rows]
+        if sample.labels:
+            return [(self._text(sample.labels, pairs), value) for pairs in self._pods]
+        return [(text, value) for text in self._texts]
+
+    def _text(self, own: Pairs, pairs: Pairs) -> str:
+        return labels_text(self._identified + tuple(sorted({**dict(own), **dict(pairs)}.items())))
 
 
 def identity(entity: Entity, style: Style) -> Pairs:

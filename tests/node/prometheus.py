@@ -1,0 +1,71 @@
+"""A real Prometheus that scrapes what a test gives it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import yaml
+from tests.sim.operator_cluster import wait_http
+
+from gpuready_sim.cluster.places import free_port
+
+DEADLINE_S = 60
+needs_prometheus = pytest.mark.skipif(
+    shutil.which("prometheus") is None, reason="prometheus is not here (Debian package prometheus)"
+)
+
+
+class Prometheus:
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    async def get(self, path: str, **params: str) -> Any:
+        async with aiohttp.ClientSession() as session, session.get(self._url + path, params=params) as answer:
+            found = json.loads(await answer.text())
+        assert found["status"] == "success", found
+        return found["data"]
+
+    async def rows(self, query: str) -> list[Any]:
+        return list((await self.get("/api/v1/query", query=query))["result"])
+
+    async def wait_for(self, query: str) -> None:
+        async with asyncio.timeout(DEADLINE_S):
+            while not await self.rows(query):
+                await asyncio.sleep(0.2)
+
+
+@asynccontextmanager
+async def prometheus(
+    target: str, directory: Path, *, rules: Sequence[Path], job: str = "gpuready"
+) -> AsyncIterator[Prometheus]:
+    """Scrapes `target` every second and evaluates the rules as often."""
+    config = {
+        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+        "rule_files": [str(path) for path in rules],
+        "scrape_configs": [
+            {"job_name": job, "honor_labels": True, "static_configs": [{"targets": [target]}]}
+        ],
+    }
+    path = directory / "prometheus.yaml"
+    path.write_text(yaml.safe_dump(config))
+    address = f"127.0.0.1:{free_port()}"
+    url = f"http://{address}"
+    options = [f"--config.file={path}", f"--storage.tsdb.path={directory / 'data'}"]
+    with (directory / "log").open("wb") as log:
+        process = await asyncio.create_subprocess_exec(
+            "prometheus", *options, f"--web.listen-address={address}", stdout=log, stderr=log
+        )
+    try:
+        await wait_http(f"{url}/-/ready", timeout_s=DEADLINE_S)
+        yield Prometheus(url)
+    finally:
+        process.terminate()
+        await process.wait()

@@ -31,9 +31,11 @@ class Nvml(NvmlChild):
         super().__init__()
         self.gpus = gpus
         self.asked = 0
+        self.news = asyncio.Event()
 
     async def ask(self, driver_root: Path, kernel_root: Path) -> Answer:
         self.asked += 1
+        self.news.set()
         if self.gpus is None:
             return Answer(NvmlAnswer(Probe.FAILED, text="Driver Not Loaded"))
         return Answer(NvmlAnswer(Probe.ANSWERED), Inventory(tuple(self.gpus)))
@@ -261,6 +263,59 @@ async def test_a_node_file_that_comes_late_is_seen(host: Node) -> None:
         assert host.names() == ["0", "GPU-c0", "all"]
         node(host.root, "/dev/nvidia1", 195, 1)
         await host.until(lambda: host.names() == ["0", "1", "GPU-c0", "GPU-c1", "all"])
+
+
+async def test_a_spec_that_somebody_removes_or_changes_is_back_at_once(host: Node) -> None:
+    async with running(host):
+        file = host.folder / "nvidia.com-gpu.json"
+        file.unlink()
+        await host.until(lambda: file.exists())
+        whole = file.read_bytes()
+        file.write_text("{}")
+        await host.until(lambda: file.read_bytes() == whole)
+
+
+async def test_a_program_that_defines_our_names_later_finds_them_free(host: Node) -> None:
+    edits = {"deviceNodes": [{"path": "/dev/nvidia0"}]}
+    device = {"name": "all", "containerEdits": edits}
+    async with running(host):
+        (host.folder / "nvidia.yaml").write_text(
+            json.dumps({"cdiVersion": "0.3.0", "kind": GPUS, "devices": [device]})
+        )
+        await host.until(lambda: not (host.folder / "nvidia.com-gpu.json").exists())
+
+
+async def test_a_full_disk_is_tried_again_in_its_time_and_not_at_once(host: Node) -> None:
+    """A directory where the file should be stands for a disk that takes nothing."""
+    (host.folder / "nvidia.com-gpu.json").mkdir()
+    async with running(host):
+        assert host.told[-1].kinds[GPUS].reason.startswith("cannot write /var/run/cdi/nvidia.com-gpu.json: ")
+        before = asyncio.get_running_loop().time()
+        asked = host.nvml.asked
+        async with asyncio.timeout(DEADLINE_S):
+            while host.nvml.asked < asked + 3:
+                host.nvml.news.clear()
+                await host.nvml.news.wait()
+        assert asyncio.get_running_loop().time() - before > 0.2  # retry_s is 0.1
+        (host.folder / "nvidia.com-gpu.json").rmdir()
+        await host.until(lambda: (host.folder / "nvidia.com-gpu.json").is_file())
+
+
+async def test_specs_of_others_come_and_go_and_nobody_is_asked(host: Node) -> None:
+    edits = {"deviceNodes": [{"path": "/dev/nvidia0"}]}
+    claim = {
+        "cdiVersion": "0.3.0",
+        "kind": "k8s.gpu.nvidia.com/claim",
+        "devices": [{"name": "a", "containerEdits": edits}],
+    }
+    async with running(host):
+        asked = host.nvml.asked
+        for number in range(5):
+            (host.folder / f"claim-{number}.json").write_text(json.dumps(claim))
+        (host.folder / "nvidia.com-gpu.json").unlink()  # something that is answered, behind them
+        await host.until(lambda: (host.folder / "nvidia.com-gpu.json").exists())
+
+    assert host.nvml.asked == asked + 1
 
 
 async def test_a_driver_container_that_comes_up_takes_over(host: Node) -> None:

@@ -23,6 +23,8 @@ from gpuready.shape import Each, Needed
 
 RECORD_NAME = "cdi.json"
 _MODE = 0o644
+_CANNOT_WRITE = "cannot write"
+_DEFINES_TOO = "defines the same names"
 _KIND = Needed({"file": str, "digest": str, "devices": int, "stale": bool, "reason": str}, ("file", "digest"))
 _SHAPE = {"bootId": str, "kinds": Each(_KIND)}
 
@@ -63,6 +65,11 @@ class Outcome:
     changed: tuple[str, ...] = ()
 
     @property
+    def is_unwritten(self) -> bool:
+        """A spec is there to be written, and the disk or its rights did not allow it."""
+        return any(kept.reason.startswith(_CANNOT_WRITE) for kept in self.kinds.values())
+
+    @property
     def problems(self) -> list[str]:
         return [f"{kind}: {kept.reason}" for kind, kept in self.kinds.items() if kept.reason]
 
@@ -86,9 +93,10 @@ class SpecFiles:
 
     def __init__(self, host: Tree, folder: Path, record: Path, *, boot_id: str = "") -> None:
         self._host = host
-        self._folder = folder
+        self.folder = folder
         self._record = record
         self._boot_id = boot_id
+        self._names_built: frozenset[str] = frozenset()  # as last built, written or not
 
     def bring_up_to_date(self, built: Sequence[Built]) -> Outcome:
         """Write what differs, remove what vanished, keep what cannot be made now."""
@@ -96,6 +104,7 @@ class SpecFiles:
         taken = self._taken_by_others()
         kinds: dict[str, Kept] = {}
         changed: list[str] = []
+        self._names_built = frozenset(name for each in built if each.spec for name in _names(each.spec))
         for each in built:
             kinds[each.kind] = self._keep(each, before.get(each.kind), taken, changed)
         if any(each.spec for each in built):  # with no driver at all nothing is known of the others either
@@ -106,6 +115,19 @@ class SpecFiles:
             kinds.update({kind: kept for kind, kept in before.items() if kind not in kinds})
         self._write_record(kinds)
         return Outcome(kinds, tuple(changed))
+
+    def is_disturbed(self) -> bool:
+        """Whether a file of ours is not as we left it, or another one defines our names, or did and does not.
+
+        What we could not write is no disturbance: it is tried again, in its time.
+        """
+        kept = read_record(self._record).values()
+        whole = [each for each in kept if each.digest and not each.reason]
+        if any(self._digest(each.file) != each.digest for each in whole):
+            return True
+        taken = self._taken_by_others()
+        crossed = any(name in taken for name in self._names_built)
+        return crossed != any(_DEFINES_TOO in each.reason for each in kept)
 
     def remove_all(self) -> list[str]:
         """Take away what we wrote and nobody changed since; the record goes too."""
@@ -121,13 +143,13 @@ class SpecFiles:
         if others:
             if before and self._remove(before):
                 changed.append(file)
-            reason = f"{' and '.join(sorted(others))} defines the same names, and of two none would count"
+            reason = f"{' and '.join(sorted(others))} {_DEFINES_TOO}, and of two none would count"
             return Kept(file, reason=reason, left_out=built.left_out)
         content = (json.dumps(built.spec, indent=1) + "\n").encode()
         try:
             wrote = write_if_changed(self._seen(file), content, _MODE)
         except OSError as exc:
-            reason = f"cannot write {file}: {exc.strerror}"
+            reason = f"{_CANNOT_WRITE} {file}: {exc.strerror}"
             return self._stale(before or Kept(file), reason, built.left_out)
         if wrote:
             changed.append(file)
@@ -160,7 +182,7 @@ class SpecFiles:
             return None
 
     def _seen(self, file: str) -> Path:
-        return self._folder / file.rpartition("/")[2]
+        return self.folder / file.rpartition("/")[2]
 
     def _write_record(self, kinds: Mapping[str, Kept]) -> None:
         rows = {kind: kept.to_json() for kind, kept in kinds.items()}

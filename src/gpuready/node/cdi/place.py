@@ -17,7 +17,7 @@ class Settings:
     """driver_root   on the host; "" takes the driver container's, where it has a library, else the host's
     library_dirs  look for libraries here and nowhere else
     settle_s      a driver's installer writes a hundred files: wait until it has been quiet this long
-    retry_s       while NVML does not answer it is asked again after this long
+    retry_s       what NVML did not answer, or the disk did not take, is tried again after this long
     """
 
     driver_root: str = ""

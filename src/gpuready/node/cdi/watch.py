@@ -60,10 +60,12 @@ class CdiKeeper:
         self._tick_s = tick_s
         self._told: Outcome | None = None
         self._answered = True
+        self._try_again = False
 
     async def refresh(self) -> Outcome:
         """Look at everything, ask NVML, bring the files up to date."""
         outcome = self._files.bring_up_to_date(await self._built())
+        self._try_again = outcome.is_unwritten or not self._answered
         if self._told is None or outcome.changed or outcome.kinds != self._told.kinds:
             self._told = outcome
             self._tell(outcome)
@@ -72,16 +74,18 @@ class CdiKeeper:
     async def run(self) -> None:
         changes = Changes(self._watched())
         mounts = Mounts(self._host)
+        folder = Changes([self._files.folder])
         try:
             while True:
                 stamp = kernel_stamp(self._host)
                 await self.refresh()
                 if changes.set_paths(self._watched()):
                     continue
-                await self._something(changes, mounts, stamp)
+                await self._something(changes, mounts, folder, stamp)
                 await self._quiet(changes)
         finally:
             mounts.close()
+            folder.close()
             changes.close()
 
     async def _built(self) -> Sequence[Built]:
@@ -95,20 +99,30 @@ class CdiKeeper:
         gpus = answer.inventory.gpus if answer.inventory else None
         return build(place, gpus, self._settings.wishes, answer.nvml.text)
 
-    async def _something(self, changes: Changes, mounts: Mounts, stamp: tuple[Any, ...]) -> None:
+    async def _something(
+        self, changes: Changes, mounts: Mounts, folder: Changes, stamp: tuple[Any, ...]
+    ) -> None:
         """Return when another look is worthwhile."""
         waits = [
+            asyncio.ensure_future(self._disturbed(folder)),
             asyncio.ensure_future(changes.wait()),
             asyncio.ensure_future(mounts.changed()),
             asyncio.ensure_future(self._kernel_differs(stamp)),
         ]
-        retry = None if self._answered else self._settings.retry_s
+        retry = self._settings.retry_s if self._try_again else None
         try:
             await asyncio.wait(waits, timeout=retry, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for wait in waits:
                 wait.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
+
+    async def _disturbed(self, folder: Changes) -> None:
+        """Specs of single claims come and go there all day: nobody is asked for these."""
+        while True:
+            await folder.wait()
+            if self._files.is_disturbed():
+                return
 
     async def _kernel_differs(self, stamp: tuple[Any, ...]) -> None:
         while kernel_stamp(self._host) == stamp:

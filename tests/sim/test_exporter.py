@@ -17,7 +17,7 @@ import pytest
 import pytest_asyncio
 from prometheus_client.parser import text_string_to_metric_families
 from tests.sim.node_cluster import FAST, Object, daemon_pod, gpu_node, log_of, pod, running_pod, whole
-from tests.sim.operator_cluster import DEADLINE_S, NAMESPACE, http, operand, policy, ready
+from tests.sim.operator_cluster import DEADLINE_S, NAMESPACE, http, operand, policy, ready, wait_http
 
 from gpuready_sim.cluster.handle import Cluster
 
@@ -66,6 +66,8 @@ async def cluster(state_home: Path) -> AsyncIterator[Cluster]:
             "enabled": True,
             "config": {"name": "counters"},
             "enablePodUID": True,
+            "enablePodLabels": True,
+            "podLabelAllowlistRegex": ["^team$"],
             "env": rows({"DCGM_EXPORTER_INTERVAL": str(int(INTERVAL_S * 1000))}),
         },
     )
@@ -176,11 +178,29 @@ def shows_all_memory(page: str) -> bool:
 
 async def test_the_one_pod_on_a_gpu_is_named_as_the_original_names_it(cluster):
     await ready(cluster)
-    async with running_pod(cluster, pod("alone", "g1")) as made:
+    asked = pod("alone", "g1")
+    asked["metadata"]["labels"] = {"team": "ml", "other": "x"}
+    async with running_pod(cluster, asked) as made:
         page = await eventually(
-            cluster, lambda page: samples(page, "DCGM_FI_DEV_GPU_TEMP")[0].get("pod") == "alone", "its name"
+            cluster, lambda page: samples(page, "DCGM_FI_DEV_GPU_TEMP")[0].get("team") == "ml", "its label"
         )
 
         [row] = samples(page, "DCGM_FI_DEV_GPU_TEMP")
-        assert (row["namespace"], row["container"]) == ("default", "c0")
+        assert (row["pod"], row["namespace"], row["container"]) == ("alone", "default", "c0")
+        assert "other" not in row
         assert row["pod_uid"] == made["metadata"]["uid"]
+
+
+async def test_while_the_gpus_are_about_to_change_the_driver_is_let_go(cluster):
+    await ready(cluster)
+    file = cluster.node_root("g1") / "run/gpuready/desired/pause"
+    file.write_text("MIG is being changed\n")
+    try:
+        told = await wait_http(f"{await address(cluster)}/health", status=503)
+        assert told == "WAITING\nthe GPUs are about to be changed: MIG is being changed\n"
+        await eventually(cluster, lambda page: "gpuready_exporter_nvml_up 0" in page, "that NVML is let go")
+        assert not samples(await scrape(cluster), "DCGM_FI_DEV_GPU_TEMP")
+    finally:
+        file.unlink()
+    await eventually(cluster, lambda page: "DCGM_FI_DEV_GPU_TEMP{" in page, "values again")
+    await wait_http(f"{await address(cluster)}/health")

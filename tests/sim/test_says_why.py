@@ -112,7 +112,9 @@ async def test_another_driver_version_is_asked_for_and_the_old_one_works_on(clus
     assert link(node, "driver")["state"] == "degraded"
     assert f"delete the pod {name}" in link(node, "driver")["nextStep"]
     assert told["status"]["nodes"]["ready"] == 1
-    assert text.report_text(report).splitlines()[0].startswith("warn  node/a100  driver  570.86.10 works")
+    shown = text.report_text(report)
+    assert shown.splitlines()[0].startswith("warn  node/a100  driver  570.86.10 works")
+    assert "1 node waits for another driver (a100); maxUnavailable 25% of 1 driver node is 1" in shown
 
     # What the next step says, word by word.
     await cluster.client.delete(PODS, "train", "default", grace_s=0)

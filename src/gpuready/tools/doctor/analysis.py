@@ -67,6 +67,7 @@ def report_of(snapshot: Snapshot, node: str | None = None) -> Report:
     findings = [
         *_of_policy(snapshot),
         *(finding for row in rows for finding in _of_node(row)),
+        *(finding for policy in snapshot.policies for finding in _of_upgrades(policy)),
         *pending.explain_all(snapshot, rows),
     ]
     return Report(tuple(rows), tuple(findings), tuple(_remarks(snapshot.policies)))
@@ -134,11 +135,7 @@ def _of_policy(snapshot: Snapshot) -> list[Finding]:
                 next_step="write a ClusterPolicy and apply it: kubectl apply -f POLICY.yaml",
             )
         ]
-    return [
-        finding
-        for policy in snapshot.policies
-        for finding in (*_of_one_policy(policy, snapshot), *_of_upgrades(policy))
-    ]
+    return [finding for policy in snapshot.policies for finding in _of_one_policy(policy, snapshot)]
 
 
 def _not_installed(missing: Sequence[str]) -> Finding:
@@ -187,7 +184,7 @@ def _of_one_policy(policy: Object, snapshot: Snapshot) -> list[Finding]:
 
 
 def _of_upgrades(policy: Object) -> list[Finding]:
-    """Nodes that wait for their driver: they work, so that nothing else would say it."""
+    """Nodes that wait for their driver: after what each of them says, since it tells why they wait."""
     row = policies_.upgrade_waiting(policy)
     return [_from_condition(f"policy/{name_of(policy)}", Severity.WAITING, row, "")] if row else []
 

@@ -15,7 +15,7 @@ from gpuready.operands.exporter.holders import Holdings
 from gpuready.operands.exporter.self_metrics import Counted, own_families
 from gpuready.operands.exporter.usage import Use
 
-REFERENCE = ROOT / "docs/reference/exporter-metrics.md"
+REFERENCE = ROOT / "docs/reference/exporter.md"
 SHORT = {"gpu", "UUID", "GPU_I_PROFILE", "GPU_I_ID", "Hostname"}
 POD = {"namespace", "pod", "container", "pod_uid"}
 DEVICE = {*SHORT, *POD, "pci_bus_id", "device", "modelName"}
@@ -39,13 +39,14 @@ def of_ourselves() -> set[str]:
 
 @cache
 def documented() -> dict[str, set[str]]:
-    """Metric -> labels, as the reference has them."""
+    """Metric -> labels, as the reference has them; its tables of devices leave the device's own out."""
     found = {}
-    for name, labels in re.findall(r"^\| `(\w+)` \| \w+ \|([^|]*)\|", REFERENCE.read_text(), re.M):
-        words = set(re.findall(r"\w+", labels))
-        if "device" in words:
-            words |= DEVICE
-        if "short" in words:
-            words = (words - {"short"}) | SHORT
-        found[name] = words
+    for part in re.split(r"^## ", REFERENCE.read_text(), flags=re.M):
+        of_device = "labels beside the device's" in part
+        for name, labels in re.findall(r"^\| `(gpuready_\w+)` \|([^|]*)\|", part, re.M):
+            found[name] = set(re.findall(r"\w+", labels)) | (_of_device(name) if of_device else set())
     return found
+
+
+def _of_device(name: str) -> set[str]:
+    return DEVICE if name in of_devices() else SHORT

@@ -91,8 +91,9 @@ class Collector:
     def turn(self, due_at: float) -> float:
         """One collection; returns when the next is due."""
         collection = self._reader.collect(self._fields, due_at, self._interval_s, self._patience_s)
-        if collection is not None:
-            self._tell(collection)
+        if collection is None:
+            return self._clock.monotonic()
+        self._tell(collection)
         if self._changed.is_set():
             self._changed.clear()
             return self._clock.monotonic()

@@ -108,10 +108,12 @@ def series(page: str) -> set[str]:
 async def eventually(cluster: Cluster, check: Callable[[str], bool], what: str) -> str:
     """The first page of which `check` holds."""
     deadline = time.monotonic() + DEADLINE_S
-    while not check(page := await scrape(cluster)):
+    while True:
+        status, page = await http(f"{await address(cluster)}/metrics")
+        if status == 200 and check(page):
+            return page
         assert time.monotonic() < deadline, f"no page shows {what}:\n{page}"
         await asyncio.sleep(INTERVAL_S / 4)
-    return page
 
 
 async def test_a_policy_brings_an_exporter_that_is_ready_and_says_so(cluster):
@@ -204,3 +206,18 @@ async def test_while_the_gpus_are_about_to_change_the_driver_is_let_go(cluster):
         file.unlink()
     await eventually(cluster, lambda page: "DCGM_FI_DEV_GPU_TEMP{" in page, "values again")
     await wait_http(f"{await address(cluster)}/health")
+
+
+async def test_a_driver_that_is_exchanged_on_the_host_is_not_held_up_and_read_anew(cluster):
+    await ready(cluster)
+    await cluster.fault("driver-update", node="g1", version="570.124.06")
+    told = await wait_http(f"{await address(cluster)}/health", status=503)
+    assert "the driver's library is 570.124.06 and its module 570." in told
+    await cluster.fault("driver-reload", node="g1")
+
+    def is_new(page: str) -> bool:
+        rows = samples(page, "DCGM_FI_DEV_GPU_TEMP")
+        return bool(rows) and rows[0]["DCGM_FI_DRIVER_VERSION"] == "570.124.06"
+
+    await wait_http(f"{await address(cluster)}/health")
+    await eventually(cluster, is_new, "the new driver's version")

@@ -98,6 +98,7 @@ class Daemon:
         self._failure: BaseException | None = None
         self._gate = Gate(waiting="not looked yet") if settings.gates_dir else Gate()
         self._driver = driver_place.find_driver(self._host, None)
+        self._module_stamp = b""
         self._collection: Collection | None = None
         self._collected_at = time.monotonic()
         self._listening: GPUReadyError | None = None
@@ -234,6 +235,7 @@ class Daemon:
 
     def _look_at_files(self, *, again: bool = False) -> None:
         """The gate, the driver behind it, and the counters."""
+        self._module_stamp = driver_place.module_stamp(self._host)
         gates = self._root.join(self._settings.gates_dir) if self._settings.gates_dir else None
         self._gate = read_gate(gates, self._boot, self._gate)
         self._driver = driver_place.find_driver(
@@ -241,11 +243,21 @@ class Daemon:
         )
         if self._counters.read(again=again):
             self._collector.use(self._fields())
-        if self._gate.waiting or self._paused():
+        if self._waiting() or self._paused():
             self._reader.release()
         else:
             self._reader.resume()
         self._say()
+
+    def _waiting(self) -> str:
+        """Why the driver is not to be held: the gate, or that it is being changed under us.
+
+        A kernel module that somebody holds cannot be replaced, so nobody may wait for the other.
+        """
+        library, module = self._driver.version, self._driver.module
+        if self._gate.waiting or not (library and module) or library == module:
+            return self._gate.waiting
+        return f"the driver's library is {library} and its module {module}: it is let go until both agree"
 
     def _fields(self) -> list[Field]:
         """Those of the CSV, our own, and the two that what pods use is measured by."""
@@ -271,6 +283,8 @@ class Daemon:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(min(TICK_S, self._settings.interval_s))
+            if driver_place.module_stamp(self._host) != self._module_stamp:
+                self._look_at_files()
             self._web.renew()
             self._server.site = self._web.site(lambda: self._page, self._health_now)
             if self._is_overdue() and not self._is_stale:
@@ -336,7 +350,7 @@ class Daemon:
     def _make_page(self) -> None:
         started = time.monotonic()
         self._is_stale = self._is_overdue()
-        collection = self._collection or Collection(problem=self._gate.waiting or "nothing was looked at yet")
+        collection = self._collection or Collection(problem=self._waiting() or "nothing was looked at yet")
         if self._is_stale:
             collection = without_samples(collection)
         if self._settings.mig_repeat_gpu_fields:
@@ -392,7 +406,7 @@ class Daemon:
         return judge(
             Facts(
                 listening=self._listening,
-                waiting=self._gate.waiting,
+                waiting=self._waiting(),
                 paused=self._paused(),
                 counters=self._counters.trouble,
                 rejected=self._counters.rejected_lines,

@@ -167,7 +167,7 @@ def _container(policy: ClusterPolicy, view: ClusterView) -> KubeObject:
         # NVML opens the device nodes of every GPU, which only a privileged container sees.
         "securityContext": {"privileged": True},
         "startupProbe": start_probe("/healthz", names.EXPORTER_HEALTH_PORT),
-        "readinessProbe": http_probe("/readyz", names.EXPORTER_HEALTH_PORT, period_s=5),
+        "readinessProbe": http_probe("/readyz", names.EXPORTER_HEALTH_PORT, period_s=2),
         "livenessProbe": http_probe("/healthz", names.EXPORTER_HEALTH_PORT, period_s=15),
         "volumeMounts": mounts,
     }

@@ -414,6 +414,7 @@ class Daemon:
                 age_s=self._age_s(),
                 interval_s=self._settings.interval_s + 0.5,
                 pods=self._holders.now.problem if self._holders else "",
+                engine=self._settings.remote_engine,
             )
         )
 

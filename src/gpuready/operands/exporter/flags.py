@@ -122,7 +122,12 @@ FLAGS = (
         "NAMESPACE:NAME of a ConfigMap with the counters.",
         no_effect="this program holds no token: name the ConfigMap in spec.dcgmExporter.config, or mount it",
     ),
-    Flag("remote-hostengine-info", "r", "DCGM_REMOTE_HOSTENGINE_INFO", "HOST:PORT of DCGM's host engine."),
+    Flag(
+        "remote-hostengine-info",
+        "r",
+        "DCGM_REMOTE_HOSTENGINE_INFO",
+        "DCGM's host engine; NVML is asked instead.",
+    ),
     Flag("devices", "d", "DCGM_EXPORTER_DEVICES_STR", "GPUs and instances: f, g[:LIST] or i[:LIST]."),
     Flag(
         "switch-devices",

@@ -47,6 +47,7 @@ class Facts:
     collection    the last look; None before the first
     age_s         since it ended
     pods          why the kubelet's last answer is missing; "" when it is there, or nobody asks
+    engine        DCGM's host engine that we were told to ask, HOST:PORT; "" for none
     """
 
     listening: GPUReadyError | None = None
@@ -58,6 +59,7 @@ class Facts:
     age_s: float = 0.0
     interval_s: float = 30.0
     pods: str = ""
+    engine: str = ""
 
 
 def judge(facts: Facts) -> Health:
@@ -114,6 +116,10 @@ def _without_some(facts: Facts) -> Health | None:
     if facts.pods:
         message = f"the kubelet does not tell which pods hold GPUs: {facts.pods}"
         return Health(State.DEGRADED, "PodsNotKnown", message, "what it said last is kept; is it up?")
+    if facts.engine:
+        message = f"DCGM's host engine at {facts.engine} is not asked: the values are NVML's"
+        step = "leave DCGM_REMOTE_HOSTENGINE_INFO out, or name NVIDIA's image for fields that only DCGM has"
+        return Health(State.DEGRADED, "HostEngineNotAsked", message, step)
     return None
 
 

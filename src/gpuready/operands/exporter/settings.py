@@ -34,7 +34,7 @@ class Settings:
     address          HOST:PORT; an empty host means every address (of the pod, where `pod_ips` says which)
     interval_ms      between two collections
     devices          which GPUs and instances: f, g[:LIST], i[:LIST]
-    remote_engine    "" = NVML; else DCGM's host engine at HOST:PORT
+    remote_engine    DCGM's host engine at HOST:PORT; not asked, which our health says
     csv_strict       a bad line of the CSV is fatal
     pod_view         one of POD_VIEWS
     hostname_label   name of the label with the node's name; "" leaves it out

@@ -30,6 +30,13 @@ TAKEN = GPUReadyError("cannot listen on port 9400", why="another program holds i
     [
         pytest.param(Facts(collection=Collection(TWO)), State.OK, "Ready", "every GPU", id="all is well"),
         pytest.param(
+            Facts(collection=Collection(TWO), engine="nvidia-dcgm:5555"),
+            State.DEGRADED,
+            "HostEngineNotAsked",
+            "DCGM's host engine at nvidia-dcgm:5555 is not asked: the values are NVML's",
+            id="a remote host engine is named",
+        ),
+        pytest.param(
             Facts(listening=TAKEN), State.BROKEN, "CannotListen", "another program", id="port taken"
         ),
         pytest.param(

@@ -77,7 +77,6 @@ class ContainerLoop:
             await self._wait_before_restart()
             if self._stopped.is_set():
                 return code
-            self.record.restarts += 1
 
     async def stop(self, grace_s: float) -> None:
         """preStop, TERM, and KILL when the grace period is over."""
@@ -145,7 +144,10 @@ class ContainerLoop:
         image = self.record.image
         images.pull(image)
         self._say("Normal", "Pulled", f'Container image "{image}" already present on machine')
-        made = await self._make(self.record.restarts)
+        number = self.record.restarts + (self.container is not None)
+        made = await self._make(number)
+        # Counted when it is there: who reads the count finds the log of the one before.
+        self.record.restarts = number
         old, self.previous, self.container = self.container, self.container, made
         if old is not None:
             await old.remove()

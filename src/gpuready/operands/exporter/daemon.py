@@ -99,6 +99,7 @@ class Daemon:
         self._gate = Gate(waiting="not looked yet") if settings.gates_dir else Gate()
         self._driver = driver_place.find_driver(self._host, None)
         self._module_stamp = b""
+        self._is_released = True
         self._collection: Collection | None = None
         self._collected_at = time.monotonic()
         self._listening: GPUReadyError | None = None
@@ -241,12 +242,14 @@ class Daemon:
         self._driver = driver_place.find_driver(
             self._host, self._settings.driver_root or self._gate.driver_root
         )
-        if self._counters.read(again=again):
-            self._collector.use(self._fields())
-        if self._waiting() or self._paused():
+        was_released, self._is_released = self._is_released, bool(self._waiting() or self._paused())
+        if self._is_released:
             self._reader.release()
         else:
             self._reader.resume()
+        is_back = was_released and not self._is_released
+        if self._counters.read(again=again) or is_back:
+            self._collector.use(self._fields())  # at once, not only when the next look is due
         self._say()
 
     def _waiting(self) -> str:

@@ -1,0 +1,66 @@
+"""When the daemon holds the driver, and when it looks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gpuready.node.root import Root
+from gpuready.operands.exporter.daemon import Daemon
+from gpuready.operands.exporter.settings import Settings
+from gpuready.operands.exporter.web import Web
+
+
+class Told:
+    """Stands where the collector and its reader do, and notes what they are told."""
+
+    def __init__(self) -> None:
+        self.words: list[str] = []
+
+    def use(self, fields: object) -> None:
+        self.words.append("look")
+
+    def release(self) -> None:
+        self.words.append("release")
+
+    def resume(self) -> None:
+        self.words.append("resume")
+
+
+def daemon_in(folder: Path, told: Told) -> Daemon:
+    made = Daemon(Settings(gates_dir="/gates", interval_ms=30_000), Root(folder), Web(None))
+    made._collector = made._reader = told  # type: ignore[assignment]
+    return made
+
+
+async def test_it_looks_as_soon_as_the_gate_opens_and_not_when_the_next_look_is_due(tmp_path):
+    told = Told()
+    daemon = daemon_in(tmp_path, told)
+    daemon._look_at_files()
+    assert told.words == ["release", "look"], "the counters were read"
+    told.words.clear()
+
+    (tmp_path / "gates").mkdir()
+    (tmp_path / "gates/driver-ready").write_text("IS_HOST_DRIVER=true\n")
+    daemon._look_at_files()
+    assert told.words == ["resume", "look"]
+
+    daemon._look_at_files()
+    assert told.words[2:] == ["resume"], "nothing new"
+
+
+async def test_a_pause_lets_the_driver_go_and_its_end_looks_at_once(tmp_path):
+    told = Told()
+    daemon = daemon_in(tmp_path, told)
+    (tmp_path / "gates").mkdir()
+    (tmp_path / "gates/driver-ready").write_text("")
+    daemon._look_at_files()
+    told.words.clear()
+    pause = tmp_path / "run/gpuready/desired/pause"
+    pause.parent.mkdir(parents=True)
+
+    pause.write_text("MIG")
+    daemon._look_at_files()
+    pause.unlink()
+    daemon._look_at_files()
+
+    assert told.words == ["release", "resume", "look"]

@@ -30,6 +30,7 @@ from gpuready_sim.client import (
     DEPLOYMENTS,
     NAMESPACES,
     NODES,
+    SECRETS,
     PODS,
     SERVICE_ACCOUNTS,
     Access,
@@ -115,6 +116,8 @@ async def test_an_upgrade_brings_older_crds_to_its_version_and_leaves_newer_ones
     cluster: Cluster, helm: Helm
 ) -> None:
     await helm.install()
+    secret = {"metadata": {"name": "regcred", "namespace": NAMESPACE}, "type": "Opaque"}
+    await cluster.client.create(SECRETS, {"apiVersion": "v1", "kind": "Secret", **secret}, NAMESPACE)
     await change_schema(cluster, lambda spec: spec.pop("gpuready"))
     site = {**VALUES, "gpuready": {"imagePullSecrets": ["regcred"]}}
     await helm.upgrade(values=site)

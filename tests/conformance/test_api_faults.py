@@ -1,7 +1,7 @@
 """Each fault at every kind of call of operator and node agent: a pod gets its GPU all the same.
 
-By default a fault meets the first call of every kind in one run. With GPUREADY_SWEEP=full it also meets the first
-three calls, which takes up to five minutes a fault, and each fault meets each kind alone (hours).
+By default a fault meets the first call of every kind in one run. With GPUREADY_SWEEP=full it also meets the
+first three calls, which takes up to five minutes a fault, and each fault meets each kind alone (hours).
 """
 
 from __future__ import annotations

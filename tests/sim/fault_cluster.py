@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tests.sim import node_cluster
-from tests.sim.faulty_proxy import Done, FaultyProxy
+from tests.sim.faulty_proxy import UNDER_WAY, Done, FaultyProxy
 from tests.sim.operator_cluster import (
     AGENT,
     DEADLINE_S,
@@ -26,7 +26,7 @@ from gpuready_sim.cluster.handle import Cluster
 from gpuready_sim.cluster.places import free_port
 
 # Whoever does not learn that his write has arrived does it again, and must.
-ANSWER_LOST = ("cut_after", "cut_in_answer", "half_json", "drips")
+ANSWER_LOST = ("cut_after", "cut_in_answer", "half_json", "drips", UNDER_WAY)
 KINDS: Sequence[tuple[str, str, str]] = (
     ("gpuready-operator", "apply", "clusterrolebindings"),
     ("gpuready-operator", "apply", "clusterroles"),
@@ -83,10 +83,18 @@ class FaultCluster:
         await removed(self.cluster, self.nodes, timeout_s=timeout_s)
 
     def needless_writes(self, calls: Sequence[Done]) -> list[str]:
-        """Writes that changed nothing, without those whose answer had been lost before."""
+        """Writes that changed nothing, without those whose answer, or whose watch, had been lost before."""
         lost = {(done.call.resource, done.call.name) for done in calls if done.fault in ANSWER_LOST}
+        unseen = {
+            done.call.resource for done in calls if done.fault == UNDER_WAY and done.call.verb == "watch"
+        }
         return self.proxy.needless_writes(
-            [done for done in calls if (done.call.resource, done.call.name) not in lost]
+            [
+                done
+                for done in calls
+                if (done.call.resource, done.call.name) not in lost
+                and done.call.resource.partition("/")[0] not in unseen
+            ]
         )
 
     async def logs(self) -> str:

@@ -60,6 +60,9 @@ class Call:
         return f"{self.client} {self.verb} {self.resource} {self.name}".rstrip()
 
 
+UNDER_WAY = "closed under way"
+
+
 @dataclass
 class Done:
     """What became of a call: the fault, the status that the server gave, the version that a write left."""
@@ -288,6 +291,9 @@ class FaultyProxy:
             return await rule.fault(exchange)
         except (aiohttp.ClientError, ConnectionError):  # the server is away: so are we
             return exchange.cut()
+        finally:
+            if not done.fault and (request.transport is None or request.transport.is_closing()):
+                done.fault = UNDER_WAY  # a fault of an earlier call has closed this one's connection
 
 
 def call_of(method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -> Call:
@@ -501,10 +507,13 @@ def closes_after() -> Fault:
     """The connection is closed behind the answer, though nothing in it said so."""
 
     async def close_later(exchange: Exchange) -> web.StreamResponse:
-        response = await exchange.passed()
+        status, headers, body = await exchange.forward()
+        response = web.Response(status=status, headers=headers, body=body)
+        await response.prepare(exchange.request)
+        await response.write_eof()  # all of it is out before the clock starts
         transport = exchange.request.transport
-        assert transport is not None
-        asyncio.get_running_loop().call_later(0.01, transport.close)
+        if transport is not None:
+            asyncio.get_running_loop().call_later(0.01, transport.close)
         return response
 
     return close_later

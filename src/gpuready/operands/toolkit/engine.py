@@ -161,7 +161,8 @@ class Engine:
         settings = runtime.settings_between(texts, _with(texts, changes)) if changes else ()
         plan = Plan(tuple(changes), settings)
         touched = Wanted(_handlers_touched(self.read_journal()), "", True, as_default=True)
-        goal = Goal(Wanted(_handlers_gone(settings), "", self._settings.cdi), gone=True, ours=touched)
+        gone = touched.handlers if runtime.is_generated(texts) and changes else _handlers_gone(settings)
+        goal = Goal(Wanted(gone, "", self._settings.cdi), gone=True, ours=touched)
         lacks = tuple(goal.lacks(running)) if running else ()
         return plan, self._runtime(goal), Look(texts, plan, lacks, running, silent)
 

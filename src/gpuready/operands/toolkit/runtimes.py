@@ -17,7 +17,16 @@ from gpuready.node import cri
 from gpuready.node.cri import RuntimeSilent
 from gpuready.node.inotify import Changes
 from gpuready.node.kubelet.sockets import Directory
-from gpuready.operands.toolkit import crio, docker, docker_api, dump, host_files, json_file, toml_file
+from gpuready.operands.toolkit import (
+    crio,
+    docker,
+    docker_api,
+    dump,
+    generated,
+    host_files,
+    json_file,
+    toml_file,
+)
 from gpuready.operands.toolkit.containerd import plan as containerd
 from gpuready.operands.toolkit.containerd.merge import merge
 from gpuready.operands.toolkit.containerd.rules import Rules, rules_of
@@ -65,19 +74,24 @@ class NodeRuntime:
     # --- reading and planning -----------------------------------------------------------------------------
 
     def parse(self, text: str, path: str) -> dict[str, Any]:
+        if toml_file.is_template(path):
+            return {}
         return json_file.parse(text, path) if json_file.is_json(path) else toml_file.parse(text, path)
 
     def files(self) -> dict[str, str]:
         """Path -> text of everything that decides. raises HostFileError"""
         tree, layout = self._host.tree, self.layout
         if layout.runtime == CONTAINERD:
-            return host_files.with_imports(tree, layout.config, layout.drop_in)
+            texts = host_files.with_imports(tree, layout.config, layout.drop_in)
+            source = self._source(texts)
+            told = host_files.read(tree, source.path) if source else None
+            return {**texts, source.path: told} if source and told is not None else texts
         paths = [layout.config]
         if layout.drop_in:
             folder = os.path.dirname(layout.drop_in)
             paths += [f"{folder}/{name}" for name in tree.names_in(folder)]
-        texts = {path: host_files.read(tree, path) for path in paths}
-        return {path: text for path, text in texts.items() if text is not None}
+        read = {path: host_files.read(tree, path) for path in paths}
+        return {path: text for path, text in read.items() if text is not None}
 
     def plan(self, texts: Mapping[str, str]) -> Plan:
         """raises  RefusedPlan, ConfigFileError"""
@@ -86,7 +100,23 @@ class NodeRuntime:
             return docker.plan(layout.config, texts.get(layout.config), wanted)
         if layout.runtime == CRIO:
             return crio.plan(crio.Files(layout.config, layout.drop_in, texts), wanted)
+        source = self._source(texts)
+        if source:
+            return generated.plan(source, layout.config, texts, wanted, self.rules())
         return containerd.plan(containerd.Files(layout.config, layout.drop_in, texts), wanted, self.rules())
+
+    def is_generated(self, texts: Mapping[str, str]) -> bool:
+        """The root says what the distribution made of it at its last start, not what it will make next."""
+        return self._source(texts) is not None
+
+    def _source(self, texts: Mapping[str, str]) -> generated.Source | None:
+        """Where the distribution takes the root from; None where it is no distribution's."""
+        rules = rules_of(self.version)
+        if rules is None or self.layout.runtime != CONTAINERD:
+            return None
+        layout = self.layout
+        text = texts.get(layout.config, "")
+        return generated.source_of(layout.name, layout.config, text, layout.drop_in, rules)
 
     def settings_between(
         self, before: Mapping[str, str], after: Mapping[str, str]
@@ -132,6 +162,8 @@ class NodeRuntime:
 
     async def objections(self) -> list[str]:
         """raises  HostProgramError: it cannot read the files, or hangs over them"""
+        if self._source(self.files()):
+            return []  # the files that it reads are not made yet
         after = await self.dump()
         if after is None:
             return []

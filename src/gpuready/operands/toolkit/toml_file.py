@@ -30,6 +30,11 @@ class ConfigFileError(GPUReadyError):
     """A configuration file that cannot be read, or cannot be changed without touching what is not ours."""
 
 
+def is_template(path: str) -> bool:
+    """No TOML yet: a program of the distribution makes TOML of it."""
+    return path.endswith(".tmpl")
+
+
 def parse(text: str, path: str) -> dict[str, Any]:
     """raises  ConfigFileError with line and column"""
     try:

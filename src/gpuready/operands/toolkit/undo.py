@@ -27,6 +27,8 @@ def undone(touched: Touched, current: str | None) -> str | None:
         return touched.before
     if current is None:
         return None
+    if toml_file.is_template(touched.path):
+        return _cut_out(touched, current)
     tables = _parse(current, touched.path)
     meant = without_values(tables, touched.values)
     if meant == tables:
@@ -37,6 +39,18 @@ def undone(touched: Touched, current: str | None) -> str | None:
     if cut is not None and _reads_as(cut, meant, touched.path):
         return cut
     return _edited(touched, current, meant)
+
+
+def _cut_out(touched: Touched, current: str) -> str:
+    """Of a text that nobody but its distribution can read: the lines that are ours, as we wrote them."""
+    cut = _cut(touched, current)
+    if cut is None:
+        raise ConfigFileError(
+            f"our lines cannot be found in {touched.path}",
+            why="others have changed them",
+            next_step="remove by hand: " + ", ".join(toml_file.dotted(keys) for keys in touched.values),
+        )
+    return cut
 
 
 def without_values(tables: Mapping[str, Any], values: Mapping[Keys, tuple[Any, Any]]) -> dict[str, Any]:

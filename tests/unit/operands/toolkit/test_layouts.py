@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from tests.unit.operands.toolkit.nodes import RUNC, rules, wanted
 
 from gpuready.errors import UsageError
+from gpuready.operands.toolkit import generated
+from gpuready.operands.toolkit.containerd.merge import merge
+from gpuready.operands.toolkit.journal import Touched
 from gpuready.operands.toolkit.layouts import layout_of
+from gpuready.operands.toolkit.plan import RefusedPlan
 from gpuready.operands.toolkit.settings import Settings
+from gpuready.operands.toolkit.undo import undone
 
 
 @pytest.mark.parametrize(
@@ -62,6 +68,71 @@ def test_what_the_policy_says_is_laid_over_the_layout():
     found = layout_of(Settings.from_env(env), lambda path: False)
 
     assert (found.config, found.socket) == ("/x/config.toml", "/x/sock")
+
+
+K3S = "/var/lib/rancher/k3s/agent/etc/containerd"
+GENERATED = """\
+version = 3
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
+  runtime_type = "io.containerd.runc.v2"
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
+  SystemdCgroup = true
+"""
+
+
+def test_k3s_gets_the_handlers_in_a_template_that_extends_its_own():
+    """config.toml is written anew at each start of k3s: what is in it is gone then."""
+    root = f"{K3S}/config.toml"
+    source = generated.source_of("k3s", root, GENERATED, "", rules("2.1.4"))
+
+    plan = generated.plan(source, root, {root: GENERATED}, wanted(), rules("2.1.4"))
+
+    (change,) = plan.files
+    assert change.path == f"{K3S}/config-v3.toml.tmpl"
+    assert change.after.startswith('{{ template "base" . }}\n')
+    made = change.after.replace('{{ template "base" . }}', GENERATED)
+    runtimes = merge(root, {root: made}, rules("2.1.4")).cri(rules("2.1.4"))["containerd"]["runtimes"]
+    assert runtimes["nvidia"] == {
+        "runtime_type": "io.containerd.runc.v2",
+        "options": {"SystemdCgroup": True, "BinaryName": RUNC},
+    }
+    assert generated.plan(source, root, {root: made}, wanted(), rules("2.1.4")).files == ()
+
+
+def test_a_table_that_k3s_writes_itself_is_not_written_twice():
+    """It has found an nvidia-container-runtime: a second table of that name would keep containerd down."""
+    root = f"{K3S}/config.toml"
+    its_own = GENERATED + (
+        "[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.nvidia]\n"
+        '  runtime_type = "io.containerd.runc.v2"\n'
+        "[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.nvidia.options]\n"
+        '  BinaryName = "/usr/bin/nvidia-container-runtime"\n'
+    )
+    source = generated.source_of("k3s", root, its_own, "", rules("2.1.4"))
+
+    with pytest.raises(RefusedPlan) as refused:
+        generated.plan(source, root, {root: its_own}, wanted(), rules("2.1.4"))
+
+    assert "the distribution writes a table of" in refused.value.why
+
+
+def test_k0s_merges_a_file_of_ours_while_it_manages_the_root():
+    root, drop_in = "/etc/k0s/containerd.toml", "/etc/k0s/containerd.d/99-nvidia.toml"
+    managed = "# k0s_managed=true\nversion = 2\nimports = ['/run/k0s/containerd-cri.toml']\n"
+
+    source = generated.source_of("k0s", root, managed, drop_in, rules("1.7.27"))
+
+    assert source == generated.Source(drop_in, "version = 2\n", joins=False)
+    assert generated.source_of("k0s", root, "version = 2\n", drop_in, rules("1.7.27")) is None
+
+
+def test_of_a_template_exactly_our_lines_are_taken_out():
+    block = "[plugins.x]\n  a = 1\n"
+    ours = Touched("/c.toml.tmpl", generated.BASE, generated.BASE + block)
+    theirs = "# theirs {{ . }}\n"
+
+    assert undone(ours, generated.BASE + block) == generated.BASE
+    assert undone(ours, generated.BASE + block + theirs) == generated.BASE + theirs
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from grpclib.client import Channel
 from grpclib.exceptions import GRPCError, StreamTerminatedError
 
 from gpuready.errors import GPUReadyError
+from gpuready.node.kubelet.calls import alone
 from gpuready.node.kubelet.sockets import Directory
 from gpuready.protos.runtime.v1 import api_grpc, api_pb2
 
@@ -43,8 +44,9 @@ async def ask(socket: Path) -> RuntimeAnswer:
             channel = Channel(path=directory.short(socket.name))
             try:
                 stub = api_grpc.RuntimeServiceStub(channel)
-                version = await stub.Version(api_pb2.VersionRequest(), timeout=_DEADLINE_S)
-                status = await stub.Status(api_pb2.StatusRequest(verbose=True), timeout=_DEADLINE_S)
+                version = await alone(stub.Version(api_pb2.VersionRequest(), timeout=_DEADLINE_S))
+                asked = api_pb2.StatusRequest(verbose=True)
+                status = await alone(stub.Status(asked, timeout=_DEADLINE_S))
             finally:
                 channel.close()
     except GRPCError as exc:

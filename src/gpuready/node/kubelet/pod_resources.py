@@ -12,6 +12,7 @@ from grpclib.const import Status
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 
 from gpuready.errors import GPUReadyError
+from gpuready.node.kubelet.calls import alone
 from gpuready.node.kubelet.sockets import Directory
 from gpuready.protos.podresources.v1 import api_grpc, api_pb2
 
@@ -106,7 +107,7 @@ class Connection:
     async def _ask(self) -> api_pb2.ListPodResourcesResponse:
         try:
             stub = api_grpc.PodResourcesListerStub(self._connected())
-            return await stub.List(api_pb2.ListPodResourcesRequest(), timeout=self._deadline_s)
+            return await alone(stub.List(api_pb2.ListPodResourcesRequest(), timeout=self._deadline_s))
         except GRPCError as exc:
             busy = exc.status is Status.RESOURCE_EXHAUSTED
             why = "it limits how often it may be asked" if busy else exc.message or exc.status.name

@@ -9,6 +9,7 @@ from grpclib.client import Channel
 from grpclib.exceptions import GRPCError, StreamTerminatedError
 
 from gpuready.errors import GPUReadyError
+from gpuready.node.kubelet.calls import alone
 from gpuready.node.kubelet.model import Offer
 from gpuready.node.kubelet.plugin_server import API_VERSION, options_of
 from gpuready.node.kubelet.sockets import Directory
@@ -53,7 +54,7 @@ async def _try_once(kubelet_socket: Path, request: api_pb2.RegisterRequest) -> b
     with Directory(kubelet_socket.parent) as directory:
         channel = Channel(path=directory.short(kubelet_socket.name))
         try:
-            await api_grpc.RegistrationStub(channel).Register(request)
+            await alone(api_grpc.RegistrationStub(channel).Register(request))
         except (ConnectionError, StreamTerminatedError):
             return False
         finally:

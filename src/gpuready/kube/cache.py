@@ -63,6 +63,7 @@ class WatchCache(Generic[T]):
         self.trouble: GPUReadyError | None = None  # None also while a first failure may be just a moment
         self._client = client
         self._contact = contact
+        self._name = "|".join((namespace or "", label_selector, field_selector))  # beside its resource
         self._idle_s = idle_s
         self._failures = 0  # in a row
         self._scope: dict[str, Any] = {
@@ -212,13 +213,13 @@ class WatchCache(Generic[T]):
             self._answered.set()
         self.trouble = exc
         if self._contact is not None:
-            self._contact.failed(self.resource.plural, exc)
+            self._contact.failed(self.resource.plural, exc, self._name)
 
     def _opened(self) -> None:
         self.connected = True
         self.trouble, self._failures = None, 0
         if self._contact is not None:
-            self._contact.works(self.resource.plural)
+            self._contact.works(self.resource.plural, self._name)
         self._heard()
 
     def _heard(self) -> None:

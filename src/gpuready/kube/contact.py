@@ -14,29 +14,33 @@ from gpuready.log import Logger, get_logger
 
 
 class Contact:
-    """One for all watches of a program; `what` is what a watch reads, as "nodes"."""
+    """One for all watches of a program.
+
+    `what` is what a watch reads, as "nodes"; `who` tells several watches of it apart: each has its own trouble,
+    and the last that is over is news, too.
+    """
 
     def __init__(self, log: Logger | None = None) -> None:
         self._log = log or get_logger("kube")
         self._away = ""
-        self._kept_from: dict[str, str] = {}
+        self._kept_from: dict[tuple[str, str], str] = {}
         self.on_change: Callable[[], None] = lambda: None  # something can no longer, or again, be read
 
-    def failed(self, what: str, exc: GPUReadyError) -> None:
+    def failed(self, what: str, exc: GPUReadyError, who: str = "") -> None:
         """A watch has found no way, more than once unless the server is away."""
         if isinstance(exc, Away):
             if exc.why != self._away:
                 self._log.warning("API server away", error=str(exc))
             self._away = exc.why
-        elif self._kept_from.get(what) != str(exc):
-            self._kept_from[what] = str(exc)
+        elif self._kept_from.get((what, who)) != str(exc):
+            self._kept_from[what, who] = str(exc)
             self._log.warning("cannot be read", resource=what, error=str(exc))
             self.on_change()
 
-    def works(self, what: str) -> None:
+    def works(self, what: str, who: str = "") -> None:
         if self._away:
             self._away = ""
             self._log.info("API server answers again")
-        if self._kept_from.pop(what, None):
+        if self._kept_from.pop((what, who), None):
             self._log.info("can be read again", resource=what)
             self.on_change()

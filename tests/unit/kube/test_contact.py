@@ -60,7 +60,7 @@ def test_each_kind_that_is_kept_from_us_is_said_once_with_the_servers_words(capl
 async def test_one_refusal_may_be_a_server_that_starts_and_troubles_nobody(server: ScriptedServer) -> None:
     told: list[Any] = []
     contact = Contact()
-    contact.failed = lambda what, exc: told.append(exc)  # type: ignore[method-assign]
+    contact.failed = lambda what, exc, who: told.append(exc)  # type: ignore[method-assign]
     server.answers = [
         lists(version="10"),
         refuses(403, "Forbidden"),
@@ -219,3 +219,18 @@ async def test_a_server_restored_from_a_backup_is_listed_anew(server: ScriptedSe
 
     assert seen.log == [("added", "new"), ("deleted", "new"), ("added", "old")]
     assert "resourceVersion=10" in server.paths()[1]
+
+
+def test_of_two_watches_of_one_kind_the_second_that_works_again_is_news_too():
+    """The status tells each trouble: it must be written again when the last of them is over."""
+    contact = Contact()
+    woken: list[str] = []
+    refused = Forbidden("daemonsets is forbidden", status=403, reason="Forbidden")
+    for who in ("gpu-operator", ""):
+        contact.failed("daemonsets", refused, who)
+    contact.on_change = lambda: woken.append("again")
+
+    contact.works("daemonsets", "")
+    assert woken == ["again"]
+    contact.works("daemonsets", "gpu-operator")
+    assert woken == ["again", "again"]

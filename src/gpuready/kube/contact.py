@@ -16,8 +16,8 @@ from gpuready.log import Logger, get_logger
 class Contact:
     """One for all watches of a program.
 
-    `what` is what a watch reads, as "nodes"; `who` tells several watches of it apart: each has its own trouble,
-    and the last that is over is news, too.
+    `what` is what a watch reads, as "nodes"; `who` tells several watches of it apart: each has its own
+    trouble, and the last that is over is news, too.
     """
 
     def __init__(self, log: Logger | None = None) -> None:

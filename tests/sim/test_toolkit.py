@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -121,9 +122,15 @@ async def test_a_file_that_hides_the_handlers_is_repaired_and_an_event_names_it(
     found = in_force(cluster, "old")
     assert set(found["containerd"]["runtimes"]) == HANDLERS | {"runc"}
     assert found["registry"]["config_path"] == "/etc/containerd/certs.d"
+    async with asyncio.timeout(60):  # the Event comes after the status
+        while not await _repair_is_told(cluster):
+            await asyncio.sleep(0.05)
+
+
+async def _repair_is_told(cluster: Cluster) -> bool:
     events, _ = await cluster.client.list(EVENTS, "default")
     said = [event["message"] for event in events if event["reason"] == "RuntimeConfigRepaired"]
-    assert any(f"/{HIDING} was changed by others" in message for message in said)
+    return any(f"/{HIDING} was changed by others" in message for message in said)
 
 
 async def test_an_uninstall_leaves_the_files_as_they_were(cluster: Cluster) -> None:

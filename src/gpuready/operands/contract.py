@@ -14,7 +14,7 @@ from typing import Any
 from gpuready.api import images
 from gpuready.api.clusterpolicy import ClusterPolicy
 from gpuready.chain.verdict import Link
-from gpuready.errors import InternalError, PolicyError
+from gpuready.errors import GPUReadyError, InternalError, PolicyError, UsageError
 
 KubeObject = dict[str, Any]
 # Why an operand is refused: the policy's env would end our daemon, or its objects cannot be built as asked.
@@ -85,8 +85,20 @@ class Refusal:
 
     @classmethod
     def of(cls, error: PolicyError) -> Refusal:
-        said = f"{error.what} ({error.why})" if error.why else error.what
-        return cls(NOT_POSSIBLE, said, error.next_step or "correct the policy")
+        return cls(NOT_POSSIBLE, _said(error), error.next_step or "correct the policy")
+
+    @classmethod
+    def of_env(cls, fields: str, read: Callable[[], object]) -> Refusal | None:
+        """None when the daemon can start with what the manifest writes for it.
+
+        fields   of the policy that may be wrong, as its author knows them
+        read     what the daemon does first, its settings; raises UsageError when they make no sense
+        """
+        try:
+            read()
+        except UsageError as exc:
+            return cls(ENV_INVALID, f"{fields}: {_said(exc)}", exc.next_step or "correct the value")
+        return None
 
     @classmethod
     def of_bug(cls, error: Exception) -> Refusal:
@@ -95,6 +107,10 @@ class Refusal:
 
     def to_json(self) -> KubeObject:
         return {"reason": self.reason, "message": self.message, "nextStep": self.next_step}
+
+
+def _said(error: GPUReadyError) -> str:
+    return f"{error.what} ({error.why})" if error.why else error.what
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from gpuready import names
 from gpuready.api.clusterpolicy import ClusterPolicy
-from gpuready.errors import UsageError
-from gpuready.operands.contract import ENV_INVALID, ClusterView, KubeObject, Refusal
+from gpuready.operands.contract import ClusterView, KubeObject, Refusal
 from gpuready.operands.daemonset import (
     HOST_TO_CONTAINER,
     DaemonSetShape,
@@ -34,15 +33,7 @@ def objects(policy: ClusterPolicy, view: ClusterView) -> list[KubeObject]:
 def check(policy: ClusterPolicy) -> Refusal | None:
     """The daemon would end at once with an env that makes no sense: what runs must not be replaced by it."""
     env = {item["name"]: item.get("value", "") for item in _env(policy)}
-    try:
-        Settings.from_env(env)
-    except UsageError as exc:
-        return Refusal(
-            ENV_INVALID,
-            f"spec.devicePlugin.env or spec.mig: {exc.what}" + (f" ({exc.why})" if exc.why else ""),
-            exc.next_step or "correct the value",
-        )
-    return None
+    return Refusal.of_env("spec.devicePlugin.env or spec.mig", lambda: Settings.from_env(env))
 
 
 def settings_of(policy: ClusterPolicy) -> Settings:

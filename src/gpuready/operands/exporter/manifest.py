@@ -8,7 +8,7 @@ from gpuready import names
 from gpuready.api.blocks import ServiceMonitorRelabel
 from gpuready.api.clusterpolicy import ClusterPolicy
 from gpuready.errors import PolicyError, UsageError
-from gpuready.operands.contract import ENV_INVALID, ClusterView, KubeObject, Refusal
+from gpuready.operands.contract import ClusterView, KubeObject, Refusal
 from gpuready.operands.daemonset import (
     HOST_TO_CONTAINER,
     DaemonSetShape,
@@ -57,15 +57,7 @@ def objects(policy: ClusterPolicy, view: ClusterView) -> list[KubeObject]:
 
 def check(policy: ClusterPolicy) -> Refusal | None:
     """The daemon would end at once with settings that make no sense: what runs must not be replaced by it."""
-    try:
-        _settings_as_run(policy)
-    except UsageError as exc:
-        return Refusal(
-            ENV_INVALID,
-            f"spec.dcgmExporter.env or args: {exc.what}" + (f" ({exc.why})" if exc.why else ""),
-            exc.next_step or "correct the value",
-        )
-    return None
+    return Refusal.of_env("spec.dcgmExporter.env or args", lambda: _settings_as_run(policy))
 
 
 def settings_of(policy: ClusterPolicy, counters: str = "") -> Settings:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from gpuready import names
 from gpuready.api.clusterpolicy import ClusterPolicy
-from gpuready.errors import UsageError
-from gpuready.operands.contract import ENV_INVALID, ClusterView, KubeObject, Refusal
+from gpuready.operands.contract import ClusterView, KubeObject, Refusal
 from gpuready.operands.daemonset import (
     HOST_TO_CONTAINER,
     DaemonSetShape,
@@ -32,15 +31,7 @@ def objects(policy: ClusterPolicy, view: ClusterView) -> list[KubeObject]:
 def check(policy: ClusterPolicy) -> Refusal | None:
     """The daemon would end at once with an env that makes no sense: what runs must not be replaced by it."""
     env = {item["name"]: item.get("value", "") for item in _env(policy)}
-    try:
-        Settings.from_env(env)
-    except UsageError as exc:
-        return Refusal(
-            ENV_INVALID,
-            f"spec.toolkit.env: {exc.what}" + (f" ({exc.why})" if exc.why else ""),
-            exc.next_step or "correct the value",
-        )
-    return None
+    return Refusal.of_env("spec.toolkit.env", lambda: Settings.from_env(env))
 
 
 def settings_of(policy: ClusterPolicy) -> Settings:
@@ -53,6 +44,7 @@ def settings_of(policy: ClusterPolicy) -> Settings:
         handler=policy.spec.operator.runtime_class or "nvidia",
         cdi=policy.spec.cdi.enabled,
         install_dir=policy.spec.toolkit.install_dir,
+        driver_install_dir=policy.spec.host_paths.driver_install_dir or names.DRIVER_INSTALL_DIR,
         gates_dir=names.GATES_DIR,
         desired_dir=names.DESIRED_DIR,
         records_dir=names.RECORDS_DIR,

@@ -33,8 +33,8 @@ from gpuready.operands.original.validation import (
     driver_validation,
     validations_volume,
 )
-from gpuready.operands.toolkit import runtime
-from gpuready.operands.toolkit.runtime import Seen
+from gpuready.operands.toolkit import original_paths
+from gpuready.operands.toolkit.original_paths import Seen
 
 NAME = "nvidia-container-toolkit-daemonset"
 ACCOUNT = "nvidia-container-toolkit"
@@ -112,7 +112,7 @@ def _env(policy: ClusterPolicy, view: ClusterView, seen: list[Seen]) -> Env:
     }
     user = user_env(policy.spec.toolkit.env)
     kind = gpu_access.runtime_of(view)
-    env = {**base, **_cdi_env(policy, kind), **user, "RUNTIME": kind, **runtime.config_source(user)}
+    env = {**base, **_cdi_env(policy, kind), **user, "RUNTIME": kind, **original_paths.config_source(user)}
     if kind == gpu_access.CONTAINERD:
         env["CONTAINERD_RUNTIME_CLASS"] = policy.spec.operator.runtime_class or "nvidia"
     for each in seen:
@@ -135,9 +135,13 @@ def _cdi_env(policy: ClusterPolicy, kind: str) -> dict[str, str]:
 def _runtime_files(policy: ClusterPolicy, view: ClusterView) -> list[Seen]:
     user = user_env(policy.spec.toolkit.env)
     kind = gpu_access.runtime_of(view)
-    files = runtime.files_of(kind, user)
-    seen = [runtime.config(kind, files), runtime.drop_in(kind, files), runtime.socket(kind, files)]
-    return [*seen, runtime.nri_socket(user)] if policy.spec.cdi.nri_plugin_enabled else seen
+    files = original_paths.files_of(kind, user)
+    seen = [
+        original_paths.config(kind, files),
+        original_paths.drop_in(kind, files),
+        original_paths.socket(kind, files),
+    ]
+    return [*seen, original_paths.nri_socket(user)] if policy.spec.cdi.nri_plugin_enabled else seen
 
 
 def _crio_hooks(view: ClusterView) -> str:

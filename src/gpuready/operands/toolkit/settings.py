@@ -32,6 +32,7 @@ class Settings:
     low_level        programs to put behind the handlers, the first that the host has; names or paths
     install_dir      where NVIDIA's own runtime lies on the host, used without CDI
     driver_root      where on the host the driver lies
+    driver_install_dir   where a driver's container puts it, while `driver_root` leaves that open
     library_dirs     folders of its libraries, where no search finds them
     restart_s        how long a restarted runtime may take to know the handlers
     """
@@ -48,6 +49,7 @@ class Settings:
     low_level: tuple[str, ...] = ("runc", "crun")
     install_dir: str = "/usr/local/nvidia"
     driver_root: str = ""
+    driver_install_dir: str = names.DRIVER_INSTALL_DIR
     library_dirs: tuple[str, ...] = ()
     pid_file: str = "/run/nvidia/toolkit/toolkit.pid"
     journal: str = names.TOOLKIT_JOURNAL
@@ -96,6 +98,7 @@ _ENV = {
     "low_level": ("NVIDIA_CONTAINER_RUNTIME_RUNTIMES",),
     "install_dir": ("ROOT",),
     "driver_root": ("NVIDIA_DRIVER_ROOT",),
+    "driver_install_dir": ("DRIVER_INSTALL_DIR",),
     "library_dirs": ("GPUREADY_LIBRARY_DIRS",),
     "pid_file": ("TOOLKIT_PID_FILE",),
     "journal": ("GPUREADY_TOOLKIT_JOURNAL",),
@@ -116,7 +119,10 @@ _KINDS: dict[str, type] = {
     "restart_s": float,
 }  # the others are text
 _WORDS = {"runtime": ("", *RUNTIMES), "restart_mode": ("", *RESTART_MODES)}
-_PATHS = ("config", "drop_in", "socket", "program", "install_dir", "driver_root", "journal", "pid_file")
+PATHS = (
+    *("config", "drop_in", "socket", "program", "install_dir"),
+    *("driver_root", "driver_install_dir", "journal", "pid_file"),
+)
 
 
 def _parse(variable: str, text: str, kind: type) -> Any:
@@ -139,7 +145,7 @@ def _check_words(settings: Settings) -> None:
         if value not in allowed:
             listed = ", ".join(word for word in allowed if word)
             raise UsageError(f"{_ENV[name][0]}={value}", why=f"allowed are {listed}")
-    for name in _PATHS:
+    for name in PATHS:
         value = getattr(settings, name)
         if value and (not value.startswith("/") or ".." in value.split("/") or not value.isprintable()):
             raise UsageError(f"{_ENV[name][0]}={value}", why='it must be an absolute path without ".."')

@@ -34,6 +34,7 @@ class Specs:
         self._files = SpecFiles(self._host, folder, record, boot_id=boot_id(root))
         wanted = Settings(
             driver_root=settings.driver_root,
+            install_dir=settings.driver_install_dir,
             library_dirs=settings.library_dirs,
             hooks=(self._hook, *Place.hooks),
         )

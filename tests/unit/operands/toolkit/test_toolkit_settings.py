@@ -1,0 +1,76 @@
+"""The toolkit's daemon reads what its manifest wrote, and a policy that it could not start with is refused."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuready.api.policy import parse_policy
+from gpuready.errors import UsageError
+from gpuready.operands.contract import ClusterView
+from gpuready.operands.toolkit import manifest
+from gpuready.operands.toolkit.settings import PATHS, RESTART_MODES, RUNTIMES, Settings
+
+words = st.text(st.characters(min_codepoint=97, max_codepoint=122), min_size=1, max_size=12)
+KINDS = {
+    "str": words,
+    "bool": st.booleans(),
+    "int": st.integers(1, 65_535),
+    "float": st.floats(0.01, 1e6),
+    "tuple[str, ...]": st.lists(words, min_size=1, max_size=3).map(tuple),
+}
+SPECIAL = {
+    "runtime": st.sampled_from(["", *RUNTIMES]),
+    "restart_mode": st.sampled_from(["", *RESTART_MODES]),
+    **dict.fromkeys(PATHS, words.map("/{}".format)),
+}
+any_settings = st.builds(
+    Settings, **{field.name: SPECIAL.get(field.name, KINDS[str(field.type)]) for field in fields(Settings)}
+)
+
+
+def env_of(spec: dict[str, Any]) -> dict[str, str]:
+    """Of the daemon's container, downward fields left out."""
+    policy = parse_policy({"metadata": {"name": "p"}, "spec": spec})
+    made = manifest.objects(policy, ClusterView("gpu-operator", "gpuready:test"))
+    (container,) = made[-1]["spec"]["template"]["spec"]["containers"]
+    return {row["name"]: row["value"] for row in container["env"] if "value" in row}
+
+
+@given(any_settings)
+def test_the_daemon_reads_what_the_manifest_wrote(written: Settings) -> None:
+    assert Settings.from_env(written.to_env()) == written
+
+
+def test_a_driver_that_is_installed_elsewhere_is_looked_for_there() -> None:
+    env = env_of({"hostPaths": {"driverInstallDir": "/opt/nvidia/driver"}})
+
+    assert Settings.from_env(env).driver_install_dir == "/opt/nvidia/driver"
+    assert "DRIVER_INSTALL_DIR" not in env_of({})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        ("RUNTIME", "rkt", "allowed are containerd, crio, docker"),
+        ("RUNTIME_CONFIG", "etc/containerd/config.toml", 'it must be an absolute path without ".."'),
+        ("DRIVER_INSTALL_DIR", "/run/../etc", 'it must be an absolute path without ".."'),
+        ("GPUREADY_TOOLKIT_RESTART_S", "soon", "it must be a number"),
+        ("CDI_ENABLED", "perhaps", "allowed are true and false"),
+    ],
+)
+def test_what_the_daemon_could_not_start_with_is_refused_under_the_policys_field(
+    name: str, value: str, why: str
+) -> None:
+    spec = {"toolkit": {"env": [{"name": name, "value": value}]}}
+    refusal = manifest.check(parse_policy({"metadata": {"name": "p"}, "spec": spec}))
+
+    assert refusal is not None
+    assert refusal.reason == "EnvInvalid"
+    assert refusal.message == f"spec.toolkit.env: {name}={value} ({why})"
+    with pytest.raises(UsageError):
+        Settings.from_env({name: value})

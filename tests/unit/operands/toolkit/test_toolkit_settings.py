@@ -1,4 +1,4 @@
-"""The toolkit's daemon reads what its manifest wrote, and a policy that it could not start with is refused."""
+"""The toolkit's daemon reads what its manifest wrote; a policy it could not start with is refused."""
 
 from __future__ import annotations
 

@@ -14,8 +14,10 @@ from tests.sim.toolkit_node import OURS, ROOT, toolkit_node
 from gpuready.errors import GPUReadyError
 from gpuready.node.root import Root
 from gpuready.operands.toolkit import daemon, host_files
+from gpuready.operands.toolkit.decision import Action, decide
 from gpuready.operands.toolkit.host_exec import Host
 from gpuready.operands.toolkit.settings import Settings
+from gpuready.operands.toolkit.transaction import RolledBack
 from gpuready_sim.containerd import merge
 
 V3 = "io.containerd.cri.v1.runtime"
@@ -153,6 +155,30 @@ async def test_where_nothing_can_be_written_nothing_is_begun(tmp_path: Path) -> 
         assert node.config.read_text() == before
         assert [path.name for path in (tmp_path / "etc/containerd/conf.d").iterdir()] == []
         assert node.restarts == 0
+
+
+async def test_a_daemon_that_does_not_come_back_gets_its_old_files_back(tmp_path: Path) -> None:
+    async with toolkit_node(tmp_path, "1.7.24") as node:
+        before = node.config.read_text()
+        program = tmp_path / "usr/bin/containerd"
+        real = program.rename(program.with_name("containerd-that-works"))
+        program.write_text(
+            "#!/bin/sh\n"
+            f"[ \"$1\" = serve ] && grep -rq runtimes.nvidia '{tmp_path}/etc/containerd' && exit 1\n"
+            f"exec '{real}' \"$@\"\n"
+        )
+        program.chmod(0o755)
+
+        with pytest.raises(RolledBack) as rolled:
+            await node.install(restart_s=6.0)
+
+        assert rolled.value.what == "the container runtime did not come back with its new configuration"
+        assert rolled.value.next_step.startswith("every file is as it was; read the runtime's log")
+        assert node.config.read_text() == before
+        look = await node.engine().look()
+        assert look.silent is None, "it runs again"
+        failed = node.engine().read_journal().failed
+        assert decide(look, failed, None).action is Action.NOTHING, "the same change is not tried again"
 
 
 async def test_names_that_could_mean_something_to_a_shell_are_only_names(tmp_path: Path) -> None:

@@ -115,6 +115,25 @@ async def whole(api: FakeApi, machine: Machine) -> None:
     await api.until(lambda: status(api)["columns"]["plugin"] == "ok")
 
 
+@pytest.mark.parametrize("gate", [names.DRIVER_READY, names.PLUGIN_READY])
+async def test_a_record_that_somebody_spoils_on_a_quiet_node_is_written_again(
+    api: FakeApi, tmp_path: Path, gate: str
+) -> None:
+    """Nothing else happens there: the file itself must wake the agent."""
+    machine, child = host_driver(tmp_path)
+    await api.put("nodes", node())
+    await api.put("gpunodes", gpu_node())
+    directory = machine.base / names.GATES_DIR.lstrip("/")
+    async with running(api, machine, child):
+        await whole(api, machine)
+        path = gates.record_path(directory, gate)
+        await eventually(path.exists)
+
+        path.write_text("{}")
+
+        await eventually(lambda: (gates.read_record(directory, gate) or {}).get("state") == "ok")
+
+
 async def test_a_bare_gpu_machine_is_labelled_before_anybody_asks(api: FakeApi, tmp_path: Path) -> None:
     await api.put("nodes", node())
 

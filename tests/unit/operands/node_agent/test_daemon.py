@@ -129,9 +129,10 @@ async def test_a_record_that_somebody_spoils_on_a_quiet_node_is_written_again(
         path = gates.record_path(directory, gate)
         await eventually(path.exists)
 
-        path.write_text("{}")
+        for _ in range(4):  # the first may be found by a look that something else led to
+            path.write_text("{}")
 
-        await eventually(lambda: (gates.read_record(directory, gate) or {}).get("state") == "ok")
+            await eventually(lambda: (gates.read_record(directory, gate) or {}).get("state") == "ok", 30)
 
 
 async def test_a_bare_gpu_machine_is_labelled_before_anybody_asks(api: FakeApi, tmp_path: Path) -> None:

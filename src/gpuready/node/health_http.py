@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from gpuready.log import Logger
+
 Check = Callable[[], tuple[bool, str]]  # (fine, one line why)
 
 _DEADLINE_S = 5.0
+_PORT_RETRY_S = 0.5  # nothing tells that a port is free again
 
 
 async def serve_health(host: str, port: int, *, healthy: Check, ready: Check) -> asyncio.Server:
@@ -26,6 +29,30 @@ async def serve_health(host: str, port: int, *, healthy: Check, ready: Check) ->
             writer.close()
 
     return await asyncio.start_server(answer, host, port, limit=8192)
+
+
+async def answer_probes(host: str, port: int, *, healthy: Check, ready: Check, log: Logger) -> None:
+    """`serve_health` until cancelled, and as soon as the port is free; that it is taken is said once.
+
+    On the host's network a predecessor that ends may hold it for a moment.
+    """
+    is_told = False
+    while True:
+        try:
+            server = await serve_health(host, port, healthy=healthy, ready=ready)
+            break
+        except OSError as exc:
+            if not is_told:
+                log.error(
+                    "probes are not answered",
+                    address=f"{host}:{port}",
+                    reason=exc.strerror,
+                    next_step="end the program that has the port, or set GPUREADY_HEALTH_PORT to a free one",
+                )
+            is_told = True
+            await asyncio.sleep(_PORT_RETRY_S)
+    async with server:
+        await server.serve_forever()
 
 
 def _response(head: bytes, checks: dict[str, Check]) -> bytes:

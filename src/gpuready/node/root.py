@@ -32,6 +32,10 @@ class Root(Tree):
     def join(self, path: str | Path) -> Path:
         return self.base / str(path).lstrip("/")
 
+    def typed(self, path: str | Path) -> Path:
+        """A path that a person may have given: without "/" in front it begins where we were started."""
+        return self.join(path) if str(path).startswith("/") else Path(path).absolute()
+
     def sub(self, path: str | Path) -> Root:
         """The tree mounted at `path`: its links are then resolved inside it."""
         return Root(Path(os.path.realpath(self.join(path))))

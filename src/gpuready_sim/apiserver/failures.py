@@ -93,7 +93,8 @@ def method_not_allowed() -> Failure:
 def not_simulated() -> Failure:
     message = (
         "attach and port-forward into pods are not simulated; "
-        "run a program in a pod with `kubectl exec POD -- COMMAND`"
+        "run a program in a pod with `kubectl exec POD -- COMMAND`, or read what it serves with "
+        "`kubectl get --raw /api/v1/namespaces/NAMESPACE/pods/POD:PORT/proxy/PATH`"
     )
     return Failure(405, "MethodNotAllowed", message, details={})
 

@@ -24,7 +24,8 @@ AVAILABLE = """the simulator runs only:
   image gpuready     our own program: gpuready ROLE ...
   image driver       the driver container: nvidia-driver init; the tag gives the version
   any image          nvidia-smi [-L ...], gpu-hold, sleep N|infinity, printenv [NAME], true, false
-  gpu-hold           [--memory MIB] [--sm PERCENT]: a context on each GPU of the container"""
+  gpu-hold           [--memory MIB] [--sm PERCENT]: a context on each GPU of the container; --sm is its share
+                     of the load that `gpuready-sim gpu load` gives the GPU"""
 
 
 @dataclass(frozen=True)

@@ -175,15 +175,28 @@ async def test_a_directory_that_cannot_be_written_to_is_told_and_ends_nothing(ho
     assert outcome.kinds[GPUS].reason == "cannot write /var/run/cdi/nvidia.com-gpu.json: File exists"
 
 
+def of_others(*devices: str) -> str:
+    """A spec that another program has put beside ours."""
+    edits = {"deviceNodes": [{"path": "/dev/nvidia0"}]}
+    rows = [{"name": name, "containerEdits": edits} for name in devices]
+    return json.dumps({"cdiVersion": "0.5.0", "kind": GPUS, "devices": rows})
+
+
+async def test_one_name_that_another_program_defines_takes_no_other_away(host: Node) -> None:
+    await host.keeper.refresh()
+    (host.folder / "nvidia.yaml").write_text(of_others("0"))
+    outcome = await host.keeper.refresh()
+
+    assert host.names() == ["GPU-c0", "all"]
+    assert outcome.kinds[GPUS].reason == (
+        "/var/run/cdi/nvidia.yaml defines the same names, and of two none would count: "
+        "1 of 3 names are left to it"
+    )
+
+
 async def test_names_that_another_program_defines_are_not_defined_twice(host: Node) -> None:
     await host.keeper.refresh()
-    edits = {"deviceNodes": [{"path": "/dev/nvidia0"}]}
-    theirs = {
-        "cdiVersion": "0.5.0",
-        "kind": GPUS,
-        "devices": [{"name": "0", "containerEdits": edits}],
-    }
-    (host.folder / "nvidia.yaml").write_text(json.dumps(theirs))
+    (host.folder / "nvidia.yaml").write_text(of_others("0", "GPU-c0", "all"))
     outcome = await host.keeper.refresh()
 
     assert not (host.folder / "nvidia.com-gpu.json").exists()
@@ -276,13 +289,14 @@ async def test_a_spec_that_somebody_removes_or_changes_is_back_at_once(host: Nod
 
 
 async def test_a_program_that_defines_our_names_later_finds_them_free(host: Node) -> None:
-    edits = {"deviceNodes": [{"path": "/dev/nvidia0"}]}
-    device = {"name": "all", "containerEdits": edits}
+    ours = host.folder / "nvidia.com-gpu.json"
     async with running(host):
-        (host.folder / "nvidia.yaml").write_text(
-            json.dumps({"cdiVersion": "0.3.0", "kind": GPUS, "devices": [device]})
-        )
-        await host.until(lambda: not (host.folder / "nvidia.com-gpu.json").exists())
+        (host.folder / "nvidia.yaml").write_text(of_others("all"))
+        await host.until(lambda: host.names() == ["0", "GPU-c0"])
+
+        ours.unlink()  # what is left of it is kept all the same
+        await host.until(ours.exists)
+        assert host.names() == ["0", "GPU-c0"]
 
 
 async def test_a_full_disk_is_tried_again_in_its_time_and_not_at_once(host: Node) -> None:

@@ -122,7 +122,7 @@ class SpecFiles:
         What we could not write is no disturbance: it is tried again, in its time.
         """
         kept = read_record(self._record).values()
-        whole = [each for each in kept if each.digest and not each.reason]
+        whole = [each for each in kept if each.digest and (not each.reason or _DEFINES_TOO in each.reason)]
         if any(self._digest(each.file) != each.digest for each in whole):
             return True
         taken = self._taken_by_others()
@@ -139,21 +139,26 @@ class SpecFiles:
         file = file_of(built.kind)
         if built.spec is None:
             return self._stale(before or Kept(file), built.reason, built.left_out)
-        others = {taken[name] for name in _names(built.spec) if name in taken}
+        spec, others = _without(built.spec, taken)
+        left_out = (*built.left_out, *others)
+        reason = ""
         if others:
+            files = " and ".join(sorted({path for _, path in others}))
+            reason = f"{files} {_DEFINES_TOO}, and of two none would count"
+        if not spec["devices"]:
             if before and self._remove(before):
                 changed.append(file)
-            reason = f"{' and '.join(sorted(others))} {_DEFINES_TOO}, and of two none would count"
-            return Kept(file, reason=reason, left_out=built.left_out)
-        content = (json.dumps(built.spec, indent=1) + "\n").encode()
+            return Kept(file, reason=reason, left_out=left_out)
+        if others:
+            reason += f": {len(others)} of {len(others) + len(spec['devices'])} names are left to it"
+        content = (json.dumps(spec, indent=1) + "\n").encode()
         try:
             wrote = write_if_changed(self._seen(file), content, _MODE)
         except OSError as exc:
-            reason = f"{_CANNOT_WRITE} {file}: {exc.strerror}"
-            return self._stale(before or Kept(file), reason, built.left_out)
+            return self._stale(before or Kept(file), f"{_CANNOT_WRITE} {file}: {exc.strerror}", left_out)
         if wrote:
             changed.append(file)
-        return Kept(file, digest_of(content), len(built.spec["devices"]), left_out=built.left_out)
+        return Kept(file, digest_of(content), len(spec["devices"]), reason=reason, left_out=left_out)
 
     def _stale(self, kept: Kept, reason: str, left_out: tuple[tuple[str, str], ...]) -> Kept:
         is_there = bool(kept.digest) and self._digest(kept.file) is not None
@@ -213,6 +218,15 @@ def _kept(row: Mapping[str, Any]) -> Kept:
         bool(row.get("stale")),
         row.get("reason") or "",
     )
+
+
+def _without(spec: Spec, taken: Mapping[str, str]) -> tuple[Spec, list[tuple[str, str]]]:
+    """The spec with the devices that nobody else defines, and (name, file) of the others."""
+    names_of = [(device, f"{spec['kind']}={device['name']}") for device in spec["devices"]]
+    kept = [device for device, name in names_of if name not in taken]
+    return {**spec, "devices": kept}, [
+        (device["name"], taken[name]) for device, name in names_of if name in taken
+    ]
 
 
 def _names(spec: Spec) -> Iterable[str]:

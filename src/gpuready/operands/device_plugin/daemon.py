@@ -26,7 +26,7 @@ from gpuready.log import get_logger
 from gpuready.node import driver_place as driver
 from gpuready.node.driver_gate import Gate, read_gate
 from gpuready.node.driver_place import Driver
-from gpuready.node.health_http import serve_health
+from gpuready.node.health_http import answer_probes
 from gpuready.node.inotify import Changes
 from gpuready.node.kubelet.plugins import Plugins
 from gpuready.node.root import Root, boot_id
@@ -56,7 +56,6 @@ TICK_S, TICK_WITH_AGENT_S = 1.0, 5.0
 # /proc announces no change, and an NVML call that hangs none either: both are looked at this often. With a
 # node agent that does so every second and moves the gate, less often will do.
 _JOIN_S = 2.5
-_PORT_RETRY_S = 0.5
 _SETTLE_S = 0.02  # files that change together are looked at once
 
 NAME = "device-plugin"
@@ -191,20 +190,8 @@ class Daemon:
             self._record_now(stopped=True)
 
     async def _answer_probes(self) -> None:
-        """Until cancelled. A predecessor that ends may hold the port for a moment (on the host's network)."""
         address, port = self._settings.pod_ip or "0.0.0.0", self._settings.health_port
-        is_told = False
-        while True:
-            try:
-                server = await serve_health(address, port, healthy=lambda: (True, "ok"), ready=self._ready)
-                break
-            except OSError as exc:
-                if not is_told:
-                    log.error("probes are not answered", address=address, reason=exc.strerror)
-                is_told = True
-                await asyncio.sleep(_PORT_RETRY_S)
-        async with server:
-            await server.serve_forever()
+        await answer_probes(address, port, healthy=lambda: (True, "ok"), ready=self._ready, log=log)
 
     # --- the loop ---------------------------------------------------------------------------------------
     def _turn(self) -> None:

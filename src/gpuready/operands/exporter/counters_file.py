@@ -26,7 +26,7 @@ class CountersFile:
 
     def __init__(self, settings: Settings, root: Root) -> None:
         self._named = settings.collectors
-        self._path = root.join(settings.collectors)
+        self._path = root.typed(settings.collectors)
         self._strict = settings.csv_strict
         self._data: bytes | None = None
         self.counters = Counters()

@@ -28,7 +28,7 @@ from gpuready.log import get_logger
 from gpuready.node import driver_place
 from gpuready.node.driver_gate import Gate, read_gate
 from gpuready.node.files import read_regular
-from gpuready.node.health_http import serve_health
+from gpuready.node.health_http import answer_probes
 from gpuready.node.inotify import Changes
 from gpuready.node.operand_records import EXPORTER, path_of
 from gpuready.node.root import Root, boot_id
@@ -210,21 +210,12 @@ class Daemon:
 
     async def _answer_probes(self) -> None:
         """On a port of its own: the kubelet knows neither certificate nor password."""
-        addresses = self._settings.pod_ips or ("0.0.0.0",)
-        while True:
-            try:
-                server = await serve_health(
-                    addresses[0],
-                    self._settings.health_port,
-                    healthy=lambda: (True, "ok"),
-                    ready=lambda: (self._health_now().serves, self._health_now().text),
-                )
-                break
-            except OSError as exc:
-                log.error("probes are not answered", address=addresses[0], reason=exc.strerror)
-                await asyncio.sleep(PORT_RETRY_S)
-        async with server:
-            await server.serve_forever()
+
+        def ready() -> tuple[bool, str]:
+            return self._health_now().serves, self._health_now().text
+
+        address, port = (self._settings.pod_ips or ("0.0.0.0",))[0], self._settings.health_port
+        await answer_probes(address, port, healthy=lambda: (True, "ok"), ready=ready, log=log)
 
     # --- files ------------------------------------------------------------------------------------------
     async def _follow(self, changes: Changes) -> None:

@@ -34,7 +34,7 @@ class Web:
     @classmethod
     def load(cls, settings: Settings, root: Root) -> Web:
         """raises  UsageError: better not started than open to everybody"""
-        return cls(root.join(settings.web_config_file) if settings.web_config_file else None)
+        return cls(root.typed(settings.web_config_file) if settings.web_config_file else None)
 
     def site(self, page: Callable[[], Page], health: Callable[[], Health]) -> Site:
         return Site(page, health, self._allows, self._headers)

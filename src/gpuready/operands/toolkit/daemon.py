@@ -22,7 +22,7 @@ from gpuready.log import get_logger
 from gpuready.node import desired
 from gpuready.node.desired import Desired
 from gpuready.node.files import find_object, write_atomic
-from gpuready.node.health_http import serve_health
+from gpuready.node.health_http import answer_probes
 from gpuready.node.inotify import Changes
 from gpuready.node.root import Root, boot_id
 from gpuready.operands.toolkit.decision import (
@@ -290,16 +290,8 @@ class Daemon:
         return self._root.join(folder) / f"{NAME}.json" if folder else None
 
     async def _answer_probes(self) -> None:
-        address = self._settings.pod_ip or "0.0.0.0"
-        try:
-            server = await serve_health(
-                address, self._settings.health_port, healthy=lambda: (True, "ok"), ready=self._ready
-            )
-        except OSError as exc:
-            log.error("probes are not answered", address=address, reason=exc.strerror)
-            return
-        async with server:
-            await server.serve_forever()
+        address, port = self._settings.pod_ip or "0.0.0.0", self._settings.health_port
+        await answer_probes(address, port, healthy=lambda: (True, "ok"), ready=self._ready, log=log)
 
     def _ready(self) -> tuple[bool, str]:
         if self._problem:

@@ -72,7 +72,7 @@ class Settings:
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> Self:
         """raises UsageError naming variable, value and what is allowed."""
-        runtime = env.get("RUNTIME", "")
+        runtime = env.get("RUNTIME") or _meant_by(env)
         found: dict[str, Any] = {}
         for name, variables in _ENV.items():
             for variable in (f"{runtime.upper()}_{variables[0].removeprefix('RUNTIME_')}", *variables):
@@ -123,6 +123,13 @@ PATHS = (
     *("config", "drop_in", "socket", "program", "install_dir"),
     *("driver_root", "driver_install_dir", "journal", "pid_file"),
 )
+
+
+def _meant_by(env: Mapping[str, str]) -> str:
+    """Whose variables are set, where nothing else says which runtime it is: CONTAINERD_CONFIG; "" = unclear."""
+    suffixes = [names[0].removeprefix("RUNTIME") for names in _ENV.values() if names[0][:8] == "RUNTIME_"]
+    meant = [each for each in RUNTIMES if any(env.get(f"{each.upper()}{suffix}") for suffix in suffixes)]
+    return meant[0] if len(meant) == 1 else ""
 
 
 def _parse(variable: str, text: str, kind: type) -> Any:

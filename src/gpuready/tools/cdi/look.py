@@ -13,7 +13,7 @@ from gpuready.gpu.cdi.advice import cause_of, known_names
 from gpuready.gpu.cdi.installed import File, Installed, read_installed
 from gpuready.gpu.cdi.model import Edits, host_paths_of
 from gpuready.gpu.cdi.qualified import find_name
-from gpuready.node.cdi.files import Kept, read_record
+from gpuready.node.cdi.files import Kept, file_of, read_record
 from gpuready.node.root import Root
 from gpuready.tools.terminal import joined
 from gpuready.yaml_text import dump_yaml
@@ -87,12 +87,15 @@ def _checked(host: Root, file: File, installed: Installed, record: dict[str, Kep
     problems = [_problem(text, "correct or remove the file") for text in file.problems]
     missing = [path for path in file.host_paths if not host.exists(path)]
     if missing:
+        is_ours = file.path == file_of(file.kind)
         shown = ", ".join(missing[:_MOST_PATHS])
         more = f" and {len(missing) - _MOST_PATHS} more" if len(missing) > _MOST_PATHS else ""
         problems.append(
             _problem(
                 f"not on the host: {shown}{more}",
-                "write the spec anew (gpuready cdi generate --write), or remove the file",
+                "write the spec anew (gpuready cdi generate --write), or remove the file"
+                if is_ours
+                else "correct or remove the file",
             )
         )
     problems += list(_crossed(file, installed))
@@ -147,8 +150,8 @@ def _check_text(rows: Sequence[dict[str, Any]], count: int) -> Iterator[str]:
 def _resolved(host: Root, name: str, installed: Installed) -> dict[str, Any]:
     file = installed.devices.get(name)
     if file is None:
-        known = known_names(name, installed)
-        return {"name": name, "resolves": False, "why": cause_of(name, installed), "known": known}
+        why = _withheld(host, name) or cause_of(name, installed)
+        return {"name": name, "resolves": False, "why": why, "known": known_names(name, installed)}
     parsed = find_name(name)
     assert parsed is not None  # the loader takes no other names
     edits = [file.edits, file.devices[parsed.device]]
@@ -165,6 +168,15 @@ def _resolved(host: Root, name: str, installed: Installed) -> dict[str, Any]:
     if missing:
         row["why"] = f"no container can start with it: not on the host: {', '.join(missing[:_MOST_PATHS])}"
     return row
+
+
+def _withheld(host: Root, text: str) -> str:
+    """Why the toolkit has no spec of this kind at all, "" where it has one."""
+    name = find_name(text)
+    kept = _record_of(host).get(file_of(name.kind)) if name else None
+    if name is None or kept is None or not kept.reason or kept.digest:
+        return ""
+    return f"the toolkit makes no spec of {name.kind}: {kept.reason}"
 
 
 def _all_of(edits: Sequence[Edits], field: str) -> list[Any]:

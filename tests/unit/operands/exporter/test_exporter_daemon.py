@@ -64,3 +64,16 @@ async def test_a_pause_lets_the_driver_go_and_its_end_looks_at_once(tmp_path):
     daemon._look_at_files()
 
     assert told.words == ["release", "resume", "look"]
+
+
+async def test_a_file_that_is_named_as_typed_lies_where_the_command_was_started(tmp_path, monkeypatch):
+    """`gpuready exporter -f counters.csv`, as the help shows it and as `lint` takes it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "counters.csv").write_text("DCGM_FI_DEV_GPU_TEMP, gauge, temperature\n")
+    daemon = Daemon(Settings(collectors="counters.csv"), Root(Path("/")), Web(None))
+    daemon._collector = daemon._reader = Told()  # type: ignore[assignment]
+
+    daemon._look_at_files()
+
+    assert tmp_path / "counters.csv" in daemon._counters.paths
+    assert not daemon._counters.trouble

@@ -53,6 +53,15 @@ def test_a_driver_that_is_installed_elsewhere_is_looked_for_there() -> None:
     assert "DRIVER_INSTALL_DIR" not in env_of({})
 
 
+def test_a_variable_of_one_runtime_counts_also_where_nothing_says_which_it_is() -> None:
+    found = Settings.from_env({"CONTAINERD_CONFIG": "/srv/containerd.toml"})
+    assert (found.runtime, found.config) == ("", "/srv/containerd.toml")
+
+    both = {"CONTAINERD_CONFIG": "/a", "CRIO_CONFIG": "/b"}
+    assert Settings.from_env(both).config == ""
+    assert Settings.from_env({**both, "RUNTIME": "crio"}).config == "/b"
+
+
 @pytest.mark.parametrize(
     ("name", "value", "why"),
     [

@@ -126,7 +126,7 @@ PATHS = (
 
 
 def _meant_by(env: Mapping[str, str]) -> str:
-    """Whose variables are set, where nothing else says which runtime it is: CONTAINERD_CONFIG; "" = unclear."""
+    """Whose variables are set, where nothing else says which runtime it is; "" = unclear."""
     suffixes = [names[0].removeprefix("RUNTIME") for names in _ENV.values() if names[0][:8] == "RUNTIME_"]
     meant = [each for each in RUNTIMES if any(env.get(f"{each.upper()}{suffix}") for suffix in suffixes)]
     return meant[0] if len(meant) == 1 else ""

@@ -16,12 +16,14 @@ from gpuready.operands.exporter import counters as csv
 from gpuready.operands.exporter.counters import Counters
 from gpuready.operands.exporter.settings import BUILT_IN, Settings
 
+MOST_LOGGED = 20
 log = get_logger("exporter.counters")
 
 
 class CountersFile:
     """counters   what is in force
     trouble    why nothing is; "" when something is
+    kept       why the file as it is now is not, and an older one is; "" otherwise
     """
 
     def __init__(self, settings: Settings, root: Root) -> None:
@@ -31,6 +33,7 @@ class CountersFile:
         self._data: bytes | None = None
         self.counters = Counters()
         self.trouble = "not read yet"
+        self.kept = ""
         self.reloads = -1
 
     @property
@@ -51,15 +54,18 @@ class CountersFile:
             found = csv.parse(data)
             if self._strict:
                 csv.refuse(found, self._named)
+            if self.counters.rows and not found.rows:
+                raise UsageError(f"{self._named} names no field that can be exported")
         except (OSError, UsageError) as exc:
             self._refuse(exc)
             return False
+        self.kept = ""
         self.trouble = "" if found.rows else f"{self._named} names no field that can be exported"
         if found == self.counters and self.reloads >= 0:
             return False
         self.counters = found
         self.reloads += 1
-        for problem in found.problems:
+        for problem in found.problems[:MOST_LOGGED]:
             log.warning(
                 "counter line not used" if problem.rejected else "counter line remarked on",
                 line=problem.line,
@@ -67,6 +73,8 @@ class CountersFile:
                 cause=problem.cause,
                 next_step=problem.suggestion,
             )
+        if len(found.problems) > MOST_LOGGED:
+            log.warning("and more lines like these", more=len(found.problems) - MOST_LOGGED)
         log.info("counters read", file=self._named, used=len(found.rows), rejected=found.rejected)
         return True
 
@@ -82,6 +90,12 @@ class CountersFile:
 
     def _refuse(self, exc: OSError | UsageError) -> None:
         why = str(exc) if isinstance(exc, UsageError) else f"{self._named}: {exc.strerror}"
-        if not self.counters.rows:
+        if isinstance(exc, OSError):
+            self._data = None  # when it is back as it was, it is taken up all the same
+        said = self.kept or self.trouble
+        if self.counters.rows:
+            self.kept = why
+        else:
             self.trouble = why
-        log.error("counters not taken up", file=self._named, reason=why, kept=len(self.counters.rows))
+        if why != said:
+            log.error("counters not taken up", file=self._named, reason=why, kept=len(self.counters.rows))

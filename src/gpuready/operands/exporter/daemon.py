@@ -403,6 +403,7 @@ class Daemon:
                 waiting=self._waiting(),
                 paused=self._paused(),
                 counters=self._counters.trouble,
+                kept=self._counters.kept,
                 rejected=self._counters.rejected_lines,
                 collection=self._collection,
                 age_s=self._age_s(),

@@ -43,6 +43,7 @@ class Facts:
     waiting       why the driver's gate is closed; "" when it is open
     paused        why the GPUs are left alone for a while; "" when they are not
     counters      why no counters can be used; "" when some can
+    kept          why the counters' file as it is now is not taken up, and older ones are used; "" when it is
     rejected      one line for each line of the CSV that is not used
     collection    the last look; None before the first
     age_s         since it ended
@@ -54,6 +55,7 @@ class Facts:
     waiting: str = ""
     paused: str = ""
     counters: str = ""
+    kept: str = ""
     rejected: tuple[str, ...] = ()
     collection: Collection | None = None
     age_s: float = 0.0
@@ -99,7 +101,7 @@ def _without_values(facts: Facts) -> Health | None:
     if facts.age_s > 2 * facts.interval_s:
         message = "the last look at the GPUs is older than two intervals, so its values are not shown"
         return Health(State.BROKEN, "Stale", message, "restart the pod if this lasts, and report it")
-    if seen.devices and len(seen.silent) == len(seen.devices):
+    if seen.silent and len(seen.silent) == _known(seen):
         return Health(State.BROKEN, "GpusSilent", "no GPU answers", _LOOK_AT_GPU, _silent_lines(seen))
     return None
 
@@ -107,12 +109,17 @@ def _without_values(facts: Facts) -> Health | None:
 def _without_some(facts: Facts) -> Health | None:
     seen = facts.collection
     if seen is not None and seen.silent:
-        message = f"{len(seen.silent)} of {len(seen.devices)} GPUs do not answer, their values are absent"
+        message = f"{len(seen.silent)} of {_known(seen)} GPUs do not answer, their values are absent"
         return Health(State.DEGRADED, "GpuSilent", message, _LOOK_AT_GPU, _silent_lines(seen))
+    if facts.kept:
+        message = f"the counters' file is not taken up, the last good one is used: {facts.kept}"
+        return Health(State.DEGRADED, "CountersKept", message, "gpuready exporter lint FILE tells more")
     if facts.rejected:
         message = f"{len(facts.rejected)} lines of the counters' CSV are not used"
         step = "correct them; gpuready exporter lint FILE checks it"
-        return Health(State.DEGRADED, "CountersRejected", message, step, facts.rejected)
+        shown = facts.rejected[:_MOST_LINES]
+        more = (f"and {len(facts.rejected) - _MOST_LINES} more",) if len(facts.rejected) > _MOST_LINES else ()
+        return Health(State.DEGRADED, "CountersRejected", message, step, (*shown, *more))
     if facts.pods:
         message = f"the kubelet does not tell which pods hold GPUs: {facts.pods}"
         return Health(State.DEGRADED, "PodsNotKnown", message, "what it said last is kept; is it up?")
@@ -123,7 +130,14 @@ def _without_some(facts: Facts) -> Health | None:
     return None
 
 
+_MOST_LINES = 20
 _LOOK_AT_GPU = "look for XIDs of that GPU: gpuready doctor, dmesg; reset it or drain the node"
+
+
+def _known(collection: Collection) -> int:
+    """One that was lost before it told its UUID is among the silent only."""
+    identified = {device.uuid for device in collection.devices}
+    return len(identified) + sum(each.uuid not in identified for each in collection.silent)
 
 
 def _silent_lines(collection: Collection) -> tuple[str, ...]:

@@ -8,6 +8,8 @@ from typing import BinaryIO
 
 import click
 
+from gpuready.errors import UsageError
+from gpuready.node.files import MOST_BYTES
 from gpuready.operands.exporter.counters import Counters, parse
 
 
@@ -20,7 +22,14 @@ def lint(file: BinaryIO, output: str, strict: bool) -> int:
 
     Exit 0: every line is used. 1: lines are skipped (with --strict: or remarked on).
     """
-    counters = parse(file.read())
+    content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise UsageError(
+            f"{getattr(file, 'name', 'stdin')} has more than {MOST_BYTES // 2**20} MiB",
+            why="no exporter takes such a file",
+            next_step="give it the CSV itself",
+        )
+    counters = parse(content)
     click.echo(
         _as_json(counters) if output == "json" else _as_text(counters, getattr(file, "name", "<stdin>"))
     )

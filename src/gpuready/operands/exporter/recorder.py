@@ -22,6 +22,7 @@ class Recorder:
         self._path, self._boot = path, boot
         self._said: dict[str, Any] = {}
         self._content = b""
+        self._trouble = ""
 
     def write(self, health: Health, *, may_make: bool) -> None:
         """may_make   False: a record that is gone stays gone, as an uninstall has taken it away"""
@@ -42,9 +43,12 @@ class Recorder:
         try:
             write_atomic(self._path, self._content)
         except OSError as exc:
-            if self._said:
-                log.warning("record not written", file=self._path.name, reason=exc.strerror)
-            self._said = {}
+            trouble = exc.strerror or str(exc)
+            if trouble != self._trouble:
+                log.warning("record not written", file=self._path.name, reason=trouble)
+            self._said, self._trouble = {}, trouble
+        else:
+            self._trouble = ""
 
     def remove(self) -> None:
         """Ours alone: a successor on the same node may have written its own already."""

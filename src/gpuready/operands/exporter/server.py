@@ -245,6 +245,8 @@ def _bound(host: str, port: int) -> list[socket.socket]:
         return [socket.create_server((host, port), family=family, backlog=128)]
     except OSError as exc:
         raise _cannot_listen(host, port, exc) from exc
+    except (ValueError, TypeError, OverflowError) as exc:  # a name that can be none
+        raise _cannot_listen(host, port, OSError(errno.EINVAL, str(exc))) from exc
 
 
 def _cannot_listen(host: str, port: int, exc: OSError) -> CannotListen:

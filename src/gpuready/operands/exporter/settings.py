@@ -182,7 +182,7 @@ def _as_bool(variable: str, text: str) -> bool:
     raise UsageError(f"{variable}={text}", why="allowed are true and false", next_step="correct the value")
 
 
-def _as_number(kind: type, low: float) -> Callable[[str, str], Any]:
+def _as_number(kind: type, low: float, high: float = 1e12) -> Callable[[str, str], Any]:
     def parse(variable: str, text: str) -> Any:
         try:
             number = kind(text)
@@ -190,8 +190,9 @@ def _as_number(kind: type, low: float) -> Callable[[str, str], Any]:
             raise UsageError(
                 f"{variable}={text}", why="it must be a number", next_step="correct the value"
             ) from exc
-        if not low <= number < 1e12:
-            raise UsageError(f"{variable}={text}", why=f"it must be at least {low:g}")
+        if not low <= number <= high:
+            allowed = f"at least {low:g}" if number < low else f"at most {high:g}"
+            raise UsageError(f"{variable}={text}", why=f"it must be {allowed}", next_step="correct the value")
         return number
 
     return parse
@@ -201,7 +202,7 @@ _KINDS: Mapping[str, Callable[[str, str], Any]] = {
     "interval_ms": _as_number(int, 100),
     "xid_window_ms": _as_number(int, 0),
     "clock_events_window_ms": _as_number(int, 0),
-    "health_port": _as_number(int, 0),
+    "health_port": _as_number(int, 0, 65_535),
     "mapping_max_s": _as_number(float, 0),
     **dict.fromkeys(("pod_label_allowlist", "resource_names", "pod_ips"), _as_words),
     **dict.fromkeys(

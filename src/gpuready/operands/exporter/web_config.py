@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import ctypes
 import hashlib
 import hmac
+import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuready.errors import UsageError
+from gpuready.node.files import read_regular
 
 _TLS_FIELDS = {
     "cert_file",
@@ -46,6 +47,10 @@ _CLIENTS = {
     "VerifyClientCertIfGiven": ssl.CERT_OPTIONAL,
     "RequireAndVerifyClientCert": ssl.CERT_REQUIRED,
 }
+_BCRYPT = re.compile(r"\$2[abxy]?\$(\d\d)\$")
+_HIGHEST_COST = 16  # about four seconds
+_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_OURS = ("content-length", "content-type", "content-encoding", "connection", "transfer-encoding")
 _NOT_HERE = ("client_allowed_sans", "cipher_suites", "curve_preferences")  # Python's names for them differ
 # Verified when the name is unknown, so that a guess at names takes as long as a guess at passwords.
 _NOBODY = "$2b$10$abcdefghijklmnopqrstuuj7m4XYqbm74SxoBcXyw8to0CQ061DVG"
@@ -65,7 +70,7 @@ def load(path: Path) -> WebConfig:
     from gpuready import yaml_text
 
     try:
-        raw = yaml_text.parse_yaml(path.read_text(), source=path.name) or {}
+        raw = yaml_text.parse_yaml(read_regular(path).decode(), source=path.name) or {}
     except (OSError, UnicodeDecodeError) as exc:
         raise _wrong(path, getattr(exc, "strerror", None) or str(exc)) from exc
     _only(path, raw, {"tls_server_config", "http_server_config", "basic_auth_users"}, "the file")
@@ -78,8 +83,18 @@ def load(path: Path) -> WebConfig:
     users = raw.get("basic_auth_users") or {}
     _only(path, users, None, "basic_auth_users")
     for name, hashed in users.items():
-        if not str(hashed).startswith("$2"):
+        match = _BCRYPT.match(str(hashed))
+        if match is None:
             raise _wrong(path, f"the password of {name} is no bcrypt hash", "htpasswd -nBC 10 NAME makes one")
+        if int(match[1]) > _HIGHEST_COST:
+            why = f"the password of {name} has the cost {match[1]}: each look at it would take minutes"
+            raise _wrong(path, why, f"make it anew with a cost of at most {_HIGHEST_COST}")
+    _only(path, http.get("headers") or {}, None, "headers")
+    for name, value in (http.get("headers") or {}).items():
+        if not _TOKEN.fullmatch(str(name)) or not str(value).isprintable():
+            raise _wrong(path, f"the header {str(name)!r} cannot be sent")
+        if str(name).lower() in _OURS:
+            raise _wrong(path, f"the header {name} is the server's own", "remove it")
     headers = {str(name): str(value) for name, value in (http.get("headers") or {}).items()}
     return WebConfig(tls, {str(name): str(hashed) for name, hashed in users.items()}, headers)
 
@@ -102,19 +117,27 @@ def tls_context(config: WebConfig, path: Path) -> ssl.SSLContext | None:
             context.maximum_version = _VERSIONS[str(tls["max_version"])]
         renew_certificate(context, tls)
         if tls.get("client_ca_file"):
-            context.load_verify_locations(tls["folder"] / tls["client_ca_file"])
+            context.load_verify_locations(_regular(tls, "client_ca_file"))
     except KeyError as exc:
         raise _wrong(path, f"TLS version {exc}; allowed are {', '.join(_VERSIONS)}") from exc
     except (OSError, ssl.SSLError) as exc:
         raise _wrong(path, f"certificate, key or CA: {exc.strerror or exc}") from exc
+    except (ValueError, TypeError) as exc:
+        raise _wrong(path, f"certificate, key or CA: {exc}") from exc
     context.verify_mode = _CLIENTS[kind]
     return context
 
 
 def renew_certificate(context: ssl.SSLContext, tls: Mapping[str, Any]) -> None:
     """Connections from now on get the certificate that lies there now. raises OSError, ssl.SSLError"""
-    folder: Path = tls["folder"]
-    context.load_cert_chain(folder / str(tls.get("cert_file")), folder / str(tls.get("key_file")))
+    context.load_cert_chain(_regular(tls, "cert_file"), _regular(tls, "key_file"))
+
+
+def _regular(tls: Mapping[str, Any], field: str) -> Path:
+    """Where the file lies; OpenSSL would wait for ever for one that is a pipe. raises OSError, ValueError"""
+    path: Path = tls["folder"] / str(tls.get(field))
+    read_regular(path)
+    return path
 
 
 class Door:
@@ -166,7 +189,7 @@ def _credentials(authorization: str) -> tuple[str, str]:
         return "", ""
     try:
         name, _, password = base64.b64decode(encoded, validate=True).decode().partition(":")
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:  # neither base64 nor text
         return "", ""
     return name, password
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -68,11 +69,25 @@ TAKEN = GPUReadyError("cannot listen on port 9400", why="another program holds i
             id="one GPU is silent",
         ),
         pytest.param(
-            Facts(collection=Collection(TWO[:1], silent=(SILENT,))),
+            Facts(collection=Collection(TWO[1:], silent=(SILENT,))),
             State.BROKEN,
             "GpusSilent",
             "no GPU answers",
             id="all are",
+        ),
+        pytest.param(
+            Facts(collection=Collection(TWO[:1], silent=(replace(SILENT, uuid=""),))),
+            State.DEGRADED,
+            "GpuSilent",
+            "1 of 2 GPUs do not answer",
+            id="one was lost before it told its UUID",
+        ),
+        pytest.param(
+            Facts(collection=Collection(TWO), kept="/c.csv: Is a directory"),
+            State.DEGRADED,
+            "CountersKept",
+            "the last good one is used: /c.csv: Is a directory",
+            id="older counters are used",
         ),
         pytest.param(
             Facts(collection=Collection(TWO), rejected=("line 4 (X): too many parts",)),
@@ -143,6 +158,15 @@ def test_nothing_new_writes_nothing(tmp_path):
     assert path.stat().st_ino == before
 
 
+def test_a_place_that_takes_no_record_is_told_once(tmp_path, caplog):
+    (tmp_path / "records").write_text("a file where the directory should be")
+    recorder = Recorder(tmp_path / "records/exporter.json", "b1")
+    for _ in range(3):
+        recorder.write(Health(State.OK, "Ready", "fine"), may_make=True)
+
+    assert [record.message for record in caplog.records] == ["record not written"]
+
+
 def test_who_stops_takes_its_own_record_along_and_no_successors(tmp_path):
     path = path_of(tmp_path, EXPORTER)
     first, second = Recorder(path, "b1"), Recorder(path, "b1")
@@ -198,6 +222,22 @@ def test_a_file_that_vanishes_leaves_what_was_good(tmp_path):
     assert not file.read()
     assert names_of(file) == ["DCGM_FI_DEV_GPU_TEMP"]
     assert file.trouble == ""
+    assert file.kept == "/c.csv: No such file or directory"
+
+    (tmp_path / "c.csv").write_text(GOOD)
+    file.read()
+    assert file.kept == ""
+
+
+@pytest.mark.parametrize("junk", ["", "\0\1\2", "no,such\n"])
+def test_a_file_without_one_usable_line_replaces_no_good_one(tmp_path, junk):
+    file = followed(tmp_path, GOOD)
+    file.read()
+    (tmp_path / "c.csv").write_text(junk)
+
+    assert not file.read()
+    assert names_of(file) == ["DCGM_FI_DEV_GPU_TEMP"]
+    assert "names no field that can be exported" in file.kept
 
 
 def test_bad_lines_are_told_and_the_others_used(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import gzip
+import os
 import socket
 import ssl
 from collections.abc import AsyncIterator
@@ -297,6 +298,11 @@ async def test_tls_by_the_file_of_prometheus_exporters(server, tmp_path):
         ("tls_server_config: {cipher_suites: [X]}", "cipher_suites is not supported here"),
         ("tls_server_config: {client_auth_type: RequireAnyClientCert}", "RequireAnyClientCert"),
         ("tls_server_config: {min_version: TLS9}", "allowed are TLS10"),
+        ("http_server_config: {headers: [a]}", "headers is not an object"),
+        ('http_server_config: {headers: {X: "a\\r\\nb"}}', "the header 'X' cannot be sent"),
+        ("http_server_config: {headers: {Content-Length: 3}}", "is the server's own"),
+        ('tls_server_config: {cert_file: "a\\0b", key_file: x}', "embedded null byte"),
+        ("basic_auth_users: {a: $2b$31$x}", "each look at it would take minutes"),
     ],
 )
 def test_a_wrong_web_configuration_is_named_and_opens_nothing(tmp_path, text, words):
@@ -304,6 +310,17 @@ def test_a_wrong_web_configuration_is_named_and_opens_nothing(tmp_path, text, wo
         web_config.tls_context(written(tmp_path, text), tmp_path / "web.yml")
     assert words in str(caught.value)
     assert "web.yml" in str(caught.value)
+
+
+def test_a_pipe_in_the_place_of_the_web_configuration_holds_nobody_up(tmp_path):
+    os.mkfifo(tmp_path / "web.yml")
+    with pytest.raises(UsageError, match="it is no ordinary file"):
+        web_config.load(tmp_path / "web.yml")
+
+
+@pytest.mark.parametrize("header", ["Basic \xe9\xe9", "Basic !", "Basic", "Basic /w=="])
+async def test_a_header_that_nobody_can_read_opens_nothing(header):
+    assert not await web_config.Door({"a": "$2b$10$x"}).allows(header)
 
 
 def test_a_missing_web_configuration_is_named(tmp_path):

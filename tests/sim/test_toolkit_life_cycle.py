@@ -122,6 +122,52 @@ async def test_a_file_that_cannot_be_read_is_left_byte_for_byte(tmp_path: Path, 
         assert node.restarts == 0
 
 
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("version = 2\nplugins = 3\n", "plugins"),
+        ("version = 2\n[[plugins]]\n", "plugins"),
+        ('version = 2\n[plugins]\n"io.containerd.grpc.v1.cri" = "x"\n', "io.containerd.grpc.v1.cri"),
+        ('version = 2\n[plugins."io.containerd.grpc.v1.cri"]\ncontainerd = 5\n', "containerd"),
+        ('version = 2\n[plugins."io.containerd.grpc.v1.cri".containerd]\nruntimes = 5\n', "runtimes"),
+        (f"version = {'2' * 6000}\n", "config.toml"),
+        ('version = 2\nimports = ["/etc/a\\u0000b.toml"]\n', "/etc/a"),
+    ],
+)
+async def test_a_key_that_is_not_what_it_must_be_is_named_and_the_file_left(
+    tmp_path: Path, text: str, key: str
+) -> None:
+    async with toolkit_node(tmp_path, "1.7.24") as node:
+        node.config.write_text(text)
+
+        with pytest.raises(GPUReadyError) as refused:
+            await node.install()
+
+        assert key in refused.value.what
+        assert refused.value.next_step
+        assert node.config.read_text() == text
+        assert node.restarts == 0
+
+
+@pytest.mark.parametrize(
+    "journal",
+    [
+        '{"pending": [{"path": "/a\\u0000b", "before": "", "after": "x"}]}',
+        '{"installed": [{"path": "/etc/containerd/config.toml", "after": "x", "values": [{"keys": []}]}]}',
+        '{"installed": [{"path": "relative"}]}',
+    ],
+)
+async def test_a_journal_that_nobody_of_us_wrote_stands_in_nobodys_way(tmp_path: Path, journal: str) -> None:
+    async with toolkit_node(tmp_path, "2.2.1") as node:
+        book = tmp_path / Settings().journal.lstrip("/")
+        book.parent.mkdir(parents=True)
+        book.write_text(journal)
+
+        await node.install()
+
+        assert (await node.engine().look()).is_whole
+
+
 async def test_a_writer_that_was_faster_is_not_overwritten(tmp_path: Path) -> None:
     async with toolkit_node(tmp_path, "1.7.24") as node:
         engine = node.engine()

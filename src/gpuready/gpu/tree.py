@@ -51,6 +51,13 @@ class Tree:
             todo.extend(_parts(target))
         return done or "/"
 
+    def resolve_if_possible(self, path: str | Path) -> Path:
+        """As `resolve`; links in a circle lead nowhere: the plain path then says that nothing is there."""
+        try:
+            return self.resolve(path)
+        except OSError:
+            return Path(f"{self.base}{path}")
+
     def inside(self, path: Path) -> str:
         """How this tree's own programs name a resolved path: "/usr/lib/x"."""
         return str(path).removeprefix(_real(str(self.base))) or "/"
@@ -66,7 +73,7 @@ class Tree:
     def exists(self, path: str | Path) -> bool:
         try:
             return os.path.exists(self._resolved(str(path)))
-        except OSError:
+        except (OSError, ValueError):  # ValueError: no path has a NUL in it
             return False
 
     def names_in(self, path: str | Path) -> list[str]:
@@ -91,5 +98,5 @@ def _real(base: str) -> str:
 def _link_target(path: str) -> str | None:
     try:
         return os.readlink(path)
-    except OSError:
+    except (OSError, ValueError):
         return None

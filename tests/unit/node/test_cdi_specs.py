@@ -208,6 +208,14 @@ async def test_names_that_another_program_defines_are_not_defined_twice(host: No
     assert host.names() == ["0", "GPU-c0", "all"]
 
 
+async def test_a_link_in_a_circle_beside_our_spec_takes_nothing_away(host: Node) -> None:
+    ours = host.folder / "nvidia.com-gpu.json"
+    async with running(host):
+        (host.folder / "x.json").symlink_to("x.json")
+        ours.unlink()
+        await host.until(ours.exists)
+
+
 async def test_a_class_that_vanished_takes_its_spec_along(host: Node) -> None:
     node(host.root, "/dev/gdrdrv", 240, 0)
     await host.keeper.refresh()

@@ -47,6 +47,30 @@ def spec_of(*names: str, kind: str = "nvidia.com/gpu") -> dict[str, Any]:
     return {"cdiVersion": "0.5.0", "kind": kind, "devices": devices}
 
 
+# --- files that nobody should write ---
+def test_a_link_in_a_circle_is_a_file_that_cannot_be_read(
+    host: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (host / "run/cdi/x.json").symlink_to("x.json")
+
+    assert cdi(host, "check") == 1
+    assert "FAIL  /var/run/cdi/x.json" in capsys.readouterr().out
+    assert cdi(host, "resolve", "nvidia.com/gpu=0") == 0
+
+
+@pytest.mark.parametrize("path", ["/dev/a\0b", "/dev/a\ud800"])
+@pytest.mark.parametrize("command", [["check"], ["check", "-o", "yaml"], ["resolve", "x.y/z=0"]])
+def test_a_path_that_can_be_none_is_told_and_ends_nothing(
+    host: Path, path: str, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    odd = {"cdiVersion": "0.5.0", "kind": "x.y/z", "devices": [{"name": "0"}]}
+    odd["devices"] = [{"name": "0", "containerEdits": {"deviceNodes": [{"path": path}]}}]
+    put(host, "run/cdi/odd.json", odd)
+
+    assert cdi(host, *command) == 1
+    assert "odd.json" in (said := capsys.readouterr().out) or "x.y/z=0" in said
+
+
 # --- resolve (case C11) -----------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     "name",

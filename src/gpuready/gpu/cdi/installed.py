@@ -84,7 +84,7 @@ def read_installed(host: Tree, directories: Sequence[str] = names.CDI_DIRS) -> I
 def _read_all(host: Tree, directory: str, entries: Iterable[str], priority: int) -> Iterator[File]:
     for name in entries:
         path = f"{directory}/{name}"
-        if name.endswith((".json", ".yaml")) and not host.resolve(path).is_dir():
+        if name.endswith((".json", ".yaml")) and not host.resolve_if_possible(path).is_dir():
             yield read_file(host, path, priority)
 
 

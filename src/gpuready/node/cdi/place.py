@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from gpuready import names
 from gpuready.gpu.cdi.build import Place, Wishes
@@ -42,12 +41,4 @@ def place_of(host: Root, settings: Settings) -> Place:
 
 
 def tree_at(host: Tree, root: str) -> Tree:
-    return host if root == "/" else Tree(resolved(host, root))
-
-
-def resolved(tree: Tree, path: str) -> Path:
-    """Links in a circle lead nowhere; the plain path then says that nothing is there."""
-    try:
-        return tree.resolve(path)
-    except OSError:
-        return Path(f"{tree.base}{path}")
+    return host if root == "/" else Tree(host.resolve_if_possible(root))

@@ -24,7 +24,7 @@ from gpuready.gpu.driver_files import (
 from gpuready.gpu.ld_cache import CACHE_FILE
 from gpuready.gpu.tree import Tree
 from gpuready.node.cdi.files import Outcome, SpecFiles
-from gpuready.node.cdi.place import Settings, place_of, resolved, tree_at
+from gpuready.node.cdi.place import Settings, place_of, tree_at
 from gpuready.node.inotify import Changes
 from gpuready.node.links.driver import NvmlChild
 from gpuready.node.root import Root
@@ -75,6 +75,7 @@ class CdiKeeper:
         changes = Changes(self._watched())
         mounts = Mounts(self._host)
         folder = Changes([self._files.folder])
+        self._told = None  # who runs us again wants to hear how it is
         try:
             while True:
                 stamp = kernel_stamp(self._host)
@@ -138,9 +139,11 @@ class CdiKeeper:
         )
         trees = [tree_at(self._host, root) for root in roots]
         folders = self._settings.library_dirs or (*LIBRARY_DIRS, *(each for each, _ in OTHER_LIBRARY_DIRS))
-        found = [resolved(tree, path) for tree in trees for path in (*folders, CACHE_FILE, *_DEVICE_DIRS)]
-        found += [resolved(self._host, path) for path in (*_DEVICE_DIRS, *_SOCKET_DIRS)]
-        found += [resolved(self._host, path) for path in self._settings.hooks]
+        found = [
+            tree.resolve_if_possible(path) for tree in trees for path in (*folders, CACHE_FILE, *_DEVICE_DIRS)
+        ]
+        found += [self._host.resolve_if_possible(path) for path in (*_DEVICE_DIRS, *_SOCKET_DIRS)]
+        found += [self._host.resolve_if_possible(path) for path in self._settings.hooks]
         return list(dict.fromkeys(found))
 
 

@@ -7,17 +7,19 @@ at twice without a reason. A plain restart of its pod changes nothing on the nod
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import hashlib
 import json
 import os
 import signal
+import stat
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gpuready.errors import GPUReadyError, UsageError
+from gpuready.errors import GPUReadyError, InternalError, UsageError
 from gpuready.log import get_logger
 from gpuready.node import desired
 from gpuready.node.desired import Desired
@@ -26,6 +28,7 @@ from gpuready.node.health_http import answer_probes
 from gpuready.node.inotify import Changes
 from gpuready.node.root import Root, boot_id
 from gpuready.operands.toolkit.decision import (
+    INTERNAL,
     OTHER_TOOLKIT,
     REFUSED,
     RESTART_NEEDED,
@@ -145,6 +148,13 @@ class Daemon:
                 f"the toolkit's journal cannot be written: {exc.strerror}",
                 f"check the file system of {self._settings.journal}",
             )
+        except (
+            Exception
+        ) as exc:  # a mistake of ours: told, tried again, and the CDI specs are kept all the same
+            bug = InternalError.of(exc)
+            if before is None or before.message != bug.what:
+                log.exception("not kept")
+            self._problem = Problem(INTERNAL, bug.what, bug.next_step)
         self._say(before)
         self._record()
 
@@ -302,9 +312,9 @@ class Daemon:
         layout, tree = self._engine.layout, self._host.tree
         texts = self._look.texts if self._look else {}
         named = {layout.config, *texts, *([layout.drop_in] if layout.drop_in else [])}
-        paths = [tree.resolve(path) for path in named]
-        paths += [tree.resolve(os.path.dirname(path)) for path in named]
-        paths.append(tree.resolve(layout.socket))
+        paths = [tree.resolve_if_possible(path) for path in named]
+        paths += [tree.resolve_if_possible(os.path.dirname(path)) for path in named]
+        paths.append(tree.resolve_if_possible(layout.socket))
         if self._settings.desired_dir:
             paths.append(desired.path_of(self._root.join(self._settings.desired_dir), NAME))
         return list(dict.fromkeys(paths))
@@ -321,20 +331,25 @@ class OneToolkit:
         """ "" when it is ours; else the process that holds it, as it says itself."""
         if self._descriptor >= 0:
             return ""
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            descriptor = os.open(self._path, flags, 0o644)
         except OSError:
             return ""  # no place for a lock: there is no other toolkit either, it would need one
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            return ""  # nor where something else lies in its place
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             holder = os.read(descriptor, 32).decode(errors="replace").strip()
             os.close(descriptor)
             return holder or "unknown"
-        os.ftruncate(descriptor, 0)
-        os.write(descriptor, f"{os.getpid()}\n".encode())
         self._descriptor = descriptor
+        with contextlib.suppress(OSError):  # a full disk: the lock is ours all the same
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, f"{os.getpid()}\n".encode())
         return ""
 
     def release(self) -> None:

@@ -70,6 +70,7 @@ REFUSED, ROLLED_BACK, RESTART_NEEDED = (
     "RuntimeRestartNeeded",
 )
 OTHER_TOOLKIT = "OtherToolkitRuns"
+INTERNAL = "InternalError"
 
 
 def decide(look: Look, failed: Mapping[str, Any], grant: str | None, held_by: str = "") -> Decision:

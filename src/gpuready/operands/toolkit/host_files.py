@@ -31,7 +31,10 @@ def read(host: Tree, path: str) -> str | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as exc:
-        raise HostFileError(f"{path} cannot be read", why=exc.strerror or str(exc)) from exc
+        step = f"put an ordinary file there, or remove {path}"
+        raise HostFileError(f"{path} cannot be read", why=exc.strerror or str(exc), next_step=step) from exc
+    except ValueError as exc:
+        raise HostFileError(f"{path!r} cannot be read", why=str(exc), next_step="correct that name") from exc
     try:
         return content.decode()
     except UnicodeDecodeError as exc:

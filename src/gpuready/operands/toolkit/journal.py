@@ -91,11 +91,16 @@ def touched_by(change: FileChange, tables: Mapping[str, Any]) -> Touched:
 def find(path: Path) -> Journal:
     """Nothing where there is none, or one that nobody can read."""
     row = find_object(path, _SHAPE) or {}
-    return Journal(
+    found = Journal(
         tuple(Touched.from_json(each) for each in row.get("installed") or ()),
         tuple(Touched.from_json(each) for each in row.get("pending") or ()),
         row.get("failed") or {},
     )
+    return found if all(map(_can_be_ours, (*found.installed, *found.pending))) else Journal()
+
+
+def _can_be_ours(touched: Touched) -> bool:
+    return touched.path.startswith("/") and touched.path.isprintable() and all(touched.values)
 
 
 def write(path: Path, journal: Journal) -> None:

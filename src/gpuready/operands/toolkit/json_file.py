@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 from gpuready.operands.toolkit.toml_file import ConfigFileError
@@ -22,13 +24,42 @@ def parse(text: str, path: str) -> dict[str, Any]:
     if not text.strip():
         return {}
     try:
-        found = json.loads(text)
+        found = json.loads(
+            text, parse_float=_float, parse_constant=_no_constant, object_pairs_hook=_without_doubles
+        )
+        json.dumps(found, ensure_ascii=False).encode()
     except json.JSONDecodeError as exc:
         raise _invalid(path, f"{exc.msg} (at line {exc.lineno}, column {exc.colno})") from None
+    except UnicodeEncodeError:
+        raise _invalid(path, "half a character (a lone surrogate) is in it") from None
+    except ValueError as exc:
+        raise _invalid(path, str(exc)) from None
     except RecursionError:
         raise _invalid(path, "it is nested too deeply") from None
     if not isinstance(found, dict):
         raise _invalid(path, "it is no object (at line 1, column 1)")
+    return found
+
+
+def _float(text: str) -> float:
+    """raises  ValueError for one that we could not write as it was"""
+    number = float(text)
+    if not math.isfinite(number) or Decimal(repr(number)) != Decimal(text):
+        raise ValueError(f"the number {text[:40]} cannot be kept as it is")
+    return number
+
+
+def _no_constant(text: str) -> float:
+    raise ValueError(f"{text} is no JSON")
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """raises  ValueError: of two values of one name, a reader takes one, and it is not said which"""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        double = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{double} stands in it twice")
     return found
 
 

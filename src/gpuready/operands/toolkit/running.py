@@ -28,8 +28,8 @@ class Running:
 
 def running_of(answer: RuntimeAnswer) -> Running:
     """Source: containerd's CRI Status with verbose: its whole CRI configuration as JSON, since 1.6."""
-    containerd = answer.config.get("containerd") or {}
-    tables = containerd.get("runtimes") or {}
+    containerd = _object(answer.config.get("containerd"))
+    tables = _object(containerd.get("runtimes"))
     handlers = {name: _binary_of(table) for name, table in sorted(tables.items())}
     cdi = answer.config.get("enableCDI")
     return Running(
@@ -59,6 +59,10 @@ def _missing(running: Running, wanted: Wanted) -> Iterator[str]:
         yield f'the default runtime is "{running.default}", not "{wanted.handlers[0]}"'
 
 
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
 def _binary_of(table: Any) -> str:
     options = table.get("options") if isinstance(table, Mapping) else None
-    return str((options or {}).get("BinaryName") or "")
+    return str(options.get("BinaryName") or "") if isinstance(options, Mapping) else ""

@@ -6,6 +6,7 @@ paths are the host's. "" = find out.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self
@@ -118,6 +119,8 @@ _KINDS: dict[str, type] = {
     "health_port": int,
     "restart_s": float,
 }  # the others are text
+_LONGEST_S = 3600.0
+_HANDLER = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")  # as of a RuntimeClass
 _WORDS = {"runtime": ("", *RUNTIMES), "restart_mode": ("", *RESTART_MODES)}
 PATHS = (
     *("config", "drop_in", "socket", "program", "install_dir"),
@@ -152,6 +155,14 @@ def _check_words(settings: Settings) -> None:
         if value not in allowed:
             listed = ", ".join(word for word in allowed if word)
             raise UsageError(f"{_ENV[name][0]}={value}", why=f"allowed are {listed}")
+    if not 0 < settings.restart_s <= _LONGEST_S:
+        why = f"it must be more than 0 and at most {_LONGEST_S:g} seconds"
+        raise UsageError(f"{_ENV['restart_s'][0]}={settings.restart_s:g}", why=why)
+    if not 0 < settings.health_port < 65_536:
+        raise UsageError(f"{_ENV['health_port'][0]}={settings.health_port}", why="ports are 1 to 65535")
+    if not _HANDLER.fullmatch(settings.handler):
+        why = "a handler's name is of small letters, digits, - and ."
+        raise UsageError(f"{_ENV['handler'][0]}={settings.handler!r}", why=why)
     for name in PATHS:
         value = getattr(settings, name)
         if value and (not value.startswith("/") or ".." in value.split("/") or not value.isprintable()):

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from gpuready import names
+from gpuready.errors import InternalError
 from gpuready.gpu.cdi.build import Place
 from gpuready.log import get_logger
 from gpuready.node.cdi.files import RECORD_NAME, Kept, Outcome, SpecFiles
@@ -15,6 +16,7 @@ from gpuready.node.cdi.watch import CdiKeeper
 from gpuready.node.root import Root, boot_id
 from gpuready.operands.toolkit.settings import Settings as ToolkitSettings
 
+RETRY_S = 5.0  # nothing tells that what was in the way has gone
 log = get_logger("toolkit")
 
 
@@ -64,10 +66,22 @@ class Specs:
     async def _run(self) -> None:
         if reason := install_hook(self._host.resolve(self._hook)):
             log.warning("CDI hook not installed", file=self._hook, reason=reason)
-        try:
-            await self._keeper.run()
-        except OSError as exc:
-            log.warning("CDI specs not followed", reason=exc.strerror or str(exc))
+        while True:
+            try:
+                await self._keeper.run()
+            except OSError as exc:
+                self._cannot_follow(exc.strerror or str(exc))
+            except Exception as exc:  # a mistake of ours: the runtime's configuration is kept all the same
+                log.exception("CDI specs not followed")
+                self._cannot_follow(InternalError.of(exc).what)
+            await asyncio.sleep(RETRY_S)
+
+    def _cannot_follow(self, reason: str) -> None:
+        problems = (f"the CDI specs are not followed: {reason}",)
+        if problems != self.problems:
+            log.warning("CDI specs not followed", reason=reason, retry_in_s=RETRY_S)
+        self.problems = problems
+        self._changed()
 
     def _tell(self, outcome: Outcome) -> None:
         if outcome.changed:

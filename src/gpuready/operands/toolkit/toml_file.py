@@ -39,7 +39,7 @@ def parse(text: str, path: str) -> dict[str, Any]:
     """raises  ConfigFileError with line and column"""
     try:
         return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as exc:
+    except (ValueError, RecursionError) as exc:  # ValueError: also a number of too many digits
         raise ConfigFileError(
             f"{path} is no valid TOML: {exc}",
             why="a file that cannot be read cannot be changed without losing what is in it",

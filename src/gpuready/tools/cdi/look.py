@@ -205,10 +205,19 @@ def _resolve_text(row: dict[str, Any]) -> Iterator[str]:
 
 
 def _print(value: Any, output: str) -> None:
-    sys.stdout.write(json.dumps(value, indent=1) + "\n" if output == "json" else dump_yaml(value))
+    if output == "json":
+        sys.stdout.write(json.dumps(value, indent=1) + "\n")  # all of it in ASCII
+        return
+    readable = json.loads(json.dumps(value, ensure_ascii=False).encode(errors="replace"))
+    sys.stdout.write(dump_yaml(readable))
 
 
 def _say(lines: Iterable[str]) -> None:
     text = joined(lines)
     if text:
-        sys.stdout.write(text + "\n")
+        sys.stdout.write(_writable(text) + "\n")
+
+
+def _writable(text: str) -> str:
+    """Names of files and what stands in them may be no text at all."""
+    return text.encode(errors="backslashreplace").decode()

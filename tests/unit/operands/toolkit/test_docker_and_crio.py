@@ -53,6 +53,27 @@ def test_a_file_that_is_no_json_is_refused_with_its_line_and_column():
     assert "at line 3, column 3" in refused.value.what
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"a": 1e999}', "the number 1e999 cannot be kept as it is"),
+        ('{"a": 12345678901234567890.123}', "cannot be kept as it is"),
+        ('{"a": NaN}', "NaN is no JSON"),
+        ('{"c": 1, "c": 2}', "c stands in it twice"),
+        ('{"a": "\\ud800"}', "half a character"),
+        ('{"a": ' + "9" * 6000 + "}", "is no valid JSON"),
+    ],
+)
+def test_what_could_not_be_written_back_as_it_was_is_refused(text, said):
+    with pytest.raises(ConfigFileError, match=said) as refused:
+        docker.plan(DAEMON, text, wanted())
+    assert refused.value.next_step == f"correct {DAEMON}; it was left as it is"
+
+
+def test_numbers_that_can_be_kept_are():
+    assert changed('{"a": 0.10, "b": 1e3}')["a"] == 0.1
+
+
 def test_the_default_runtime_is_not_ours_to_change():
     assert changed(json.dumps({"default-runtime": "runsc"}))["default-runtime"] == "runsc"
     assert changed("{}", wanted(default=True))["default-runtime"] == "nvidia"

@@ -25,6 +25,7 @@ KINDS = {
 }
 SPECIAL = {
     "runtime": st.sampled_from(["", *RUNTIMES]),
+    "restart_s": st.floats(0.01, 3600.0),
     "restart_mode": st.sampled_from(["", *RESTART_MODES]),
     **dict.fromkeys(PATHS, words.map("/{}".format)),
 }
@@ -70,6 +71,8 @@ def test_a_variable_of_one_runtime_counts_also_where_nothing_says_which_it_is() 
         ("DRIVER_INSTALL_DIR", "/run/../etc", 'it must be an absolute path without ".."'),
         ("GPUREADY_TOOLKIT_RESTART_S", "soon", "it must be a number"),
         ("CDI_ENABLED", "perhaps", "allowed are true and false"),
+        ("GPUREADY_TOOLKIT_RESTART_S", "-5", "it must be more than 0 and at most 3600 seconds"),
+        ("GPUREADY_TOOLKIT_RESTART_S", "nan", "it must be more than 0 and at most 3600 seconds"),
     ],
 )
 def test_what_the_daemon_could_not_start_with_is_refused_under_the_policys_field(
@@ -83,3 +86,19 @@ def test_what_the_daemon_could_not_start_with_is_refused_under_the_policys_field
     assert refusal.message == f"spec.toolkit.env: {name}={value} ({why})"
     with pytest.raises(UsageError):
         Settings.from_env({name: value})
+
+
+@pytest.mark.parametrize("name", ["a\nb", "[x]", "Nvidia", ""])
+def test_a_handler_has_a_name_that_a_runtime_class_can_have(name: str) -> None:
+    env = {"NVIDIA_RUNTIME_NAME": name}
+    if name:
+        with pytest.raises(UsageError, match="small letters"):
+            Settings.from_env(env)
+    else:
+        assert Settings.from_env(env).handler == "nvidia"
+
+
+@pytest.mark.parametrize("port", ["99999", "0"])
+def test_a_port_is_one_that_there_is(port: str) -> None:
+    with pytest.raises(UsageError, match="1 to 65535"):
+        Settings.from_env({"GPUREADY_HEALTH_PORT": port})

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuready.operands.toolkit.containerd.rules import CRI_IMAGES, CRI_RUNTIME, CRI_V1, CRI_V2, Rules
-from gpuready.operands.toolkit.toml_file import parse
+from gpuready.operands.toolkit.toml_file import ConfigFileError, parse
+from gpuready.shape import Each, ShapeError, check
 
 Table = dict[str, Any]
 Path = tuple[str, ...]  # of keys: ("containerd", "runtimes", "nvidia", "runtime_type")
@@ -131,7 +132,7 @@ def _load(root: str, files: Mapping[str, str]) -> tuple[list[Loaded], str]:
         if path not in files:
             return found, f"{root} imports {path}, which does not exist"
         seen.add(path)
-        tables = parse(files[path], path)
+        tables = _shaped(parse(files[path], path), path)
         found.append(Loaded(path, _version_of(tables), tables))
         for pattern in imported(root, path, tables.get("imports")):
             if "*" in pattern:
@@ -139,6 +140,27 @@ def _load(root: str, files: Mapping[str, str]) -> tuple[list[Loaded], str]:
             else:
                 pending.append(pattern)
     return found, ""
+
+
+# What containerd itself would refuse, and we would stumble over.
+_FILE = {"imports": [str], "plugins": Each({})}
+_CRI = {"containerd": {"runtimes": Each({"options": {}}), "default_runtime_name": str}}
+_CRI_NAMES = (CRI_V1, CRI_V2, CRI_RUNTIME)
+
+
+def _shaped(tables: dict[str, Any], path: str) -> dict[str, Any]:
+    """raises  ConfigFileError that names the key which is not what it must be"""
+    try:
+        check(tables, _FILE)
+        for name in _CRI_NAMES:
+            check(tables.get("plugins", {}).get(name), _CRI, f'plugins."{name}"')
+    except ShapeError as exc:
+        raise ConfigFileError(
+            f"{path}: {exc}",
+            why="containerd cannot read it so either",
+            next_step=f"correct {path}; it was left as it is",
+        ) from None
+    return tables
 
 
 def _version_of(tables: Mapping[str, Any]) -> int:
@@ -150,9 +172,10 @@ def _add(
     plugins: dict[str, Table], sections: Table, file: str, origin: dict[Path, str], *, deep: bool
 ) -> None:
     for name, table in sections.items():
-        if not deep:
+        if not deep and name in plugins:
             for path in [path for path in origin if path[0] == name]:
                 del origin[path]
+        if not deep:
             plugins[name] = table
         elif isinstance(table, dict) and isinstance(plugins.get(name), dict):
             overlay(plugins[name], table)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -34,6 +35,7 @@ NODE = "gpu-1"
 DRIVER = "550.163.01"
 OWN_IMAGE = "gpuready.sim/gpuready:e2e"
 DEADLINE_S = 90.0
+_REGISTRATIONS = re.compile(rf'kubelet_device_plugin_registration_total{{resource_name="{GPU}"}} (\d+)')
 # The simulated NVML wants to know where the GPUs' state and device nodes are, which a real one does not.
 NVML_ENV = {"NVSIM_STATE": GPU_STATE, "NVSIM_DEV": "/dev"}
 
@@ -108,11 +110,14 @@ class RealCluster:
     async def until_allocatable(self, count: int) -> Object:
         return await self.wait(NODES, NODE, lambda node: node["status"]["allocatable"].get(GPU) == str(count))
 
-    async def until_registered(self) -> None:
-        """The plugin has registered with the kubelet's process that runs now, which counts from 0."""
-        metric = f'kubelet_device_plugin_registration_total{{resource_name="{GPU}"}} 1'
+    async def registrations(self) -> int:
+        """How often a plugin has registered with the kubelet's process that runs now; 0 while it starts."""
+        found = _REGISTRATIONS.search(await self._kubelet_metrics())
+        return int(found[1]) if found else 0
+
+    async def until_registered(self, times: int) -> None:
         async with asyncio.timeout(DEADLINE_S):
-            while metric not in await self._kubelet_metrics():
+            while await self.registrations() < times:
                 await asyncio.sleep(0.2)
 
     async def _kubelet_metrics(self) -> str:

@@ -132,7 +132,7 @@ async def test_after_a_restart_of_the_kubelet_the_plugin_is_back_and_pods_run_on
 ) -> None:
     pod = await cluster.until_phase(await cluster.run("sleep", "infinity", gpus=1), "Running")
     await cluster.node.restart_kubelet()
-    await cluster.until_registered()
+    await cluster.until_registered(1)
     await cluster.until_allocatable(4)
     assert await cluster.printed("ls", "/dev", gpus=3)
     seen = await cluster.until_phase(pod, "Running")
@@ -142,10 +142,13 @@ async def test_after_a_restart_of_the_kubelet_the_plugin_is_back_and_pods_run_on
 
 async def test_a_plugin_that_is_killed_comes_back(cluster: RealCluster) -> None:
     (pod,), _ = await cluster.client.list(PODS, NAMESPACE, label_selector=f"app={PLUGIN}")
+    before = await cluster.registrations()
     await cluster.client.delete(PODS, pod["metadata"]["name"], NAMESPACE, grace_s=0)
-    await cluster.until_allocatable(0)
+    # A plugin can be back before the kubelet has told the API server that it was gone.
+    await cluster.until_registered(before + 1)
     await cluster.until_allocatable(4)
     await cluster.condition("True", "ChainWhole")
+    assert await cluster.printed("ls", "/dev", gpus=4)
 
 
 async def test_a_gpu_that_falls_off_the_bus_leaves_allocatable(cluster: RealCluster) -> None:

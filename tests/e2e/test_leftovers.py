@@ -58,7 +58,9 @@ class Served:
     def left(self) -> list[str]:
         """What is still there of the node."""
         node = self.directory / "node"
-        found = [str(path) for path in Path("/sys/fs/cgroup").glob(f"**/{PREFIX}{self.view}")]
+        name = f"{PREFIX}{self.view}"
+        # os.walk, unlike glob, goes on where a directory has gone meanwhile
+        found = [f"{place}/{name}" for place, below, _ in os.walk("/sys/fs/cgroup") if name in below]
         found += [
             name for name in (KUBELET_DIR, CONTAINERD_DIR, VIEW_DIR, PID_FILE) if (node / name).exists()
         ]

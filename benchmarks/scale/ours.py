@@ -22,7 +22,6 @@ from tests.sim.operator_cluster import (
     Object,
     Operator,
     labels,
-    policy,
     ready,
 )
 
@@ -47,6 +46,20 @@ from gpuready_sim.client import NODES
 from gpuready_sim.cluster.control_plane import install_crds
 
 PATIENT = {"GPUREADY_SILENCE_S": "100000"}  # the agents' pods are objects too; nobody restarts them
+_ELSEWHERE = {"repository": "registry.example/nvidia", "version": "1.0.0"}
+# All operands, the driver on the host: as the sample that the original is measured with. Ours run wherever we
+# have one, save for feature labels: agents write them, and none runs here.
+EVERYTHING = {
+    "apiVersion": "nvidia.com/v1",
+    "kind": "ClusterPolicy",
+    "metadata": {"name": POLICY},
+    "spec": {
+        "driver": {"enabled": False},
+        "dcgm": {"enabled": True, "image": "dcgm", **_ELSEWHERE},
+        "gfd": {"image": "k8s-device-plugin", **_ELSEWHERE},
+        "migManager": {"image": "k8s-mig-manager", **_ELSEWHERE},
+    },
+}
 READY_OWED_S = {1000: 4.0}
 MEMORY_OWED_MB = {5000: 100.0}
 REST_S = 30.0
@@ -73,7 +86,7 @@ async def measure(this: Round) -> list[Value]:
 async def _to_ready(stage: Stage, agents: StandIns) -> list[Value]:
     cpu = Cpu(stage)
     start, begin = datetime.now(UTC), time.perf_counter()
-    await stage.cluster.apply(policy(driver={"enabled": False}, gfd={"enabled": False}))
+    await stage.cluster.apply(EVERYTHING)
     async with asyncio.timeout(patience_s(stage.count)):
         await agents.complete.wait()
     cpu_values = cpu.values("all of its own written")

@@ -14,6 +14,7 @@ import yaml
 from gpuready_sim.client import EVENTS, NODES, Resource
 from gpuready_sim.cluster.handle import Cluster
 from gpuready_sim.containerd import merge
+from gpuready_sim.crio import merge as crio_merge
 from gpuready_sim.scenarios.examples import example
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -22,6 +23,7 @@ SPEC = """
 nodes:
 - {name: old, gpus: {L4: 1}, containerd: 1.7.24}
 - {name: new, gpus: {L4: 1}, containerd: 2.2.1}
+- {name: crio, gpus: {L4: 1}, crio: 1.34.2}
 - name: alone
   gpus: {L4: 1}
   containerd: 1.6.20
@@ -32,6 +34,7 @@ GPU_NODES = Resource("gpuready.dev", "v1alpha1", "gpunodes", "GPUNode", namespac
 POLICIES = Resource("nvidia.com", "v1", "clusterpolicies", "ClusterPolicy", namespaced=False)
 HANDLERS = {"nvidia", "nvidia-cdi", "nvidia-legacy"}
 ROOT, HIDING = "etc/containerd/config.toml", "etc/containerd/conf.d/99-registry.toml"
+CRIO, CRIO_DROP_INS = "1.34.2", "etc/crio/crio.conf.d"
 JOURNAL = "var/lib/gpuready/toolkit/journal.json"
 REGISTRY = '[plugins."io.containerd.grpc.v1.cri".registry]\n  config_path = "/etc/containerd/certs.d"\n'
 
@@ -41,7 +44,7 @@ async def cluster(state_home: Path) -> AsyncIterator[Cluster]:
     async with Cluster.started(SPEC) as running:
         running.before = {node: (running.node_root(node) / ROOT).read_text() for node in RELEASES}
         await running.apply(policy())
-        for node in RELEASES:
+        for node in (*RELEASES, "crio"):
             await running.wait(GPU_NODES, node, until=toolkit_is("ok"))
         yield running
 
@@ -88,9 +91,23 @@ async def test_the_runtime_knows_the_handlers_and_the_node_says_so(cluster: Clus
         assert (cluster.node_root(node) / "run/nvidia/validations/toolkit-ready").exists()
 
 
+async def test_every_node_is_taught_in_its_own_runtimes_way(cluster: Cluster) -> None:
+    """One policy, containerd of two generations and CRI-O: what runs on a node is that node's own fact."""
+    said = toolkit_of(await cluster.client.get(GPU_NODES, "crio"))
+    assert said["reason"] == "HandlersKnown"
+    assert said["message"] == f"crio {CRIO} knows the handlers nvidia, nvidia-cdi, nvidia-legacy"
+    assert {path.name for path in (cluster.node_root("crio") / CRIO_DROP_INS).iterdir()} == {
+        "10-crio.conf",
+        "99-nvidia.conf",
+    }
+    found = runtimes_of_crio(cluster)
+    assert {found[name]["runtime_path"] for name in HANDLERS} == {"/usr/libexec/crio/crun"}
+    assert found["nvidia"]["monitor_path"] == found["crun"]["monitor_path"]
+
+
 async def test_gpus_are_offered_where_the_runtime_would_inject_them(cluster: Cluster) -> None:
     """containerd 1.7 comes with enable_cdi = false: until the toolkit is done a pod would get no GPU."""
-    for node in RELEASES:
+    for node in (*RELEASES, "crio"):
         await cluster.wait(
             NODES, node, until=lambda obj: obj["status"]["allocatable"].get("nvidia.com/gpu") == "1"
         )
@@ -104,6 +121,26 @@ async def test_gpus_are_offered_where_the_runtime_would_inject_them(cluster: Clu
     assert row["message"].startswith("containerd 1.6.20 knows no CDI: it ignores cdi-annotations")
     assert row["nextStep"].startswith("upgrade containerd to 1.7 or newer")
     assert "nvidia.com/gpu" not in (await cluster.client.get(NODES, "alone"))["status"]["allocatable"]
+
+
+def runtimes_of_crio(cluster: Cluster) -> dict[str, Any]:
+    """What that node's CRI-O would know if it started now."""
+    root = cluster.node_root("crio")
+    told = crio_merge.started(crio_merge.configuration(root, CRIO), root, CRIO)
+    found: dict[str, Any] = told["crio"]["runtime"]["runtimes"]
+    return found
+
+
+async def test_a_drop_in_that_is_gone_from_crio_is_put_back(cluster: Cluster) -> None:
+    ours = cluster.node_root("crio") / CRIO_DROP_INS / "99-nvidia.conf"
+
+    ours.unlink()
+    repaired = await cluster.wait(
+        GPU_NODES, "crio", until=lambda node: bool(node["status"]["runtime"].get("repaired"))
+    )
+
+    assert repaired["status"]["runtime"]["repaired"]["files"] == [f"/{CRIO_DROP_INS}/99-nvidia.conf"]
+    assert set(runtimes_of_crio(cluster)) >= HANDLERS
 
 
 async def test_a_file_that_hides_the_handlers_is_repaired_and_an_event_names_it(cluster: Cluster) -> None:
@@ -138,8 +175,10 @@ async def test_an_uninstall_leaves_the_files_as_they_were(cluster: Cluster) -> N
     await cluster.wait(GPU_NODES, "old", until=toolkit_is("ok"))
 
     await cluster.client.delete(POLICIES, "cluster-policy")
-    for node in RELEASES:
+    for node in (*RELEASES, "crio"):
         await cluster.wait_gone(GPU_NODES, node, timeout_s=60)
+
+    assert [path.name for path in (cluster.node_root("crio") / CRIO_DROP_INS).iterdir()] == ["10-crio.conf"]
 
     for node, text in cluster.before.items():
         root = cluster.node_root(node)

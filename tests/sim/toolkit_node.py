@@ -1,4 +1,4 @@
-"""One machine with a simulated containerd, and our toolkit's engine on it."""
+"""One machine with a container runtime, and our toolkit's engine on it."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from gpuready.operands.toolkit.host_exec import Host
 from gpuready.operands.toolkit.settings import Settings
 from gpuready.operands.toolkit.transaction import Outcome
 from gpuready_sim.containerd.supervisor import Containerd
+from gpuready_sim.host_service import HostService
 
 ROOT = "etc/containerd/config.toml"
 OURS = "etc/containerd/conf.d/99-nvidia.toml"
 
 
 class ToolkitNode:
-    def __init__(self, root: Path, release: str) -> None:
-        self.root = root
-        self.service = Containerd(root, release)
-        self.service.install()
+    def __init__(self, root: Path, service: HostService) -> None:
+        self.root, self.service = root, service
 
     @property
     def config(self) -> Path:
@@ -49,11 +48,13 @@ class ToolkitNode:
 
 @asynccontextmanager
 async def toolkit_node(root: Path, release: str, config: str | None = None) -> AsyncIterator[ToolkitNode]:
-    node = ToolkitNode(root, release)
+    service = Containerd(root, release)
+    service.install()
+    node = ToolkitNode(root, service)
     if config is not None:
         node.config.write_text(config)
-    await node.service.start()
+    await service.start()
     try:
         yield node
     finally:
-        await node.service.stop()
+        await service.stop()

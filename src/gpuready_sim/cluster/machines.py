@@ -12,6 +12,7 @@ from typing import Any
 from gpuready_sim.client import SimClient
 from gpuready_sim.cluster.spec import NodeSpec, is_driver_version
 from gpuready_sim.containerd.supervisor import Containerd
+from gpuready_sim.crio.supervisor import Crio
 from gpuready_sim.errors import DriverInUseError, SimulatorError
 from gpuready_sim.hardware import machine as hardware
 from gpuready_sim.hardware.state import GpuState
@@ -39,7 +40,7 @@ class Machine:
         self.address = address
         self.timing = timing
         self.pod_api = pod_api
-        self.containerd = Containerd(self.root, spec.containerd) if spec.containerd else None
+        self.runtime = _runtime(spec, self.root)
         self._kubelet: Kubelet | None = None
         self._end_of_hang: asyncio.TimerHandle | None = None
 
@@ -65,9 +66,9 @@ class Machine:
 
     async def start(self, client: SimClient, tls: ssl.SSLContext | None = None) -> None:
         """Start the kubelet, with HTTPS on its port if `tls`; returns once the Node is registered."""
-        if self.containerd is not None:
-            self.containerd.install()
-            await self.containerd.start()
+        if self.runtime is not None:
+            self.runtime.install()
+            await self.runtime.start()
         identity = _identity(self.spec, self.address, self.pod_api)
         self._kubelet = Kubelet(identity, node_dir=self.directory, client=client, timing=self.timing, tls=tls)
         await self._kubelet.start()
@@ -81,8 +82,8 @@ class Machine:
         if self._kubelet is not None:
             await self._kubelet.stop()
             self._kubelet = None
-        if self.containerd is not None:
-            await self.containerd.stop()
+        if self.runtime is not None:
+            await self.runtime.stop()
 
     @property
     def kubelet(self) -> Kubelet:
@@ -93,12 +94,12 @@ class Machine:
     async def reboot(self) -> str:
         """New boot id (returned), /run empty, modules gone; a host driver loads again at boot."""
         await self.kubelet.power_off()
-        if self.containerd is not None:
-            await self.containerd.stop()
+        if self.runtime is not None:
+            await self.runtime.stop()
         boot_id = hardware.reboot(self.directory)
         self._load_host_driver()
-        if self.containerd is not None:
-            await self.containerd.start()
+        if self.runtime is not None:
+            await self.runtime.start()
         await self.kubelet.power_on()
         return boot_id
 
@@ -235,6 +236,12 @@ class Machine:
         }
 
 
+def _runtime(spec: NodeSpec, root: Path) -> Containerd | Crio | None:
+    if spec.containerd:
+        return Containerd(root, spec.containerd)
+    return Crio(root, spec.crio) if spec.crio else None
+
+
 def _hardware_spec(spec: NodeSpec) -> hardware.MachineSpec:
     return hardware.MachineSpec(
         name=spec.name,
@@ -248,7 +255,9 @@ def _hardware_spec(spec: NodeSpec) -> hardware.MachineSpec:
 def _identity(spec: NodeSpec, address: str, pod_api: str) -> NodeIdentity:
     default = NodeIdentity(spec.name, address)
     capacity = {**default.capacity, "cpu": spec.cpu, "memory": spec.memory}
-    runtime = f"containerd://{spec.containerd}" if spec.containerd else default.runtime_version
+    runtime = default.runtime_version
+    if spec.containerd or spec.crio:
+        runtime = f"containerd://{spec.containerd}" if spec.containerd else f"cri-o://{spec.crio}"
     return NodeIdentity(
         spec.name,
         address,

@@ -9,7 +9,8 @@
       os: {id: ubuntu, version: "22.04"}
       labels: {team: ml}
       taints: [{key: nvidia.com/gpu, value: present, effect: NoSchedule}]
-      containerd: 1.7.24               # a containerd that can be configured; without, none answers
+      containerd: 1.7.24               # a containerd that can be configured; or
+      crio: 1.34.2                     # a CRI-O; without either, no runtime answers
       cpu: 64
       memory: 512Gi
     nodeGraceSeconds: 8                # a node silent this long becomes NotReady
@@ -47,6 +48,7 @@ MIN_GRACE_S = 1
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _LOOPBACK_PORT = re.compile(r"127(\.\d{1,3}){3}:\d{1,5}")
 _RELEASE = re.compile(r"(1\.[67]|2\.[0-3])\.\d+")
+_CRIO_RELEASE = re.compile(r"1\.(2[6-9]|3\d)\.\d+")
 _DRIVER_VERSION = re.compile(r"\d+(\.\d+){1,2}")
 
 DEFAULT_CLUSTER = """\
@@ -77,6 +79,7 @@ class NodeSpec:
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Mapping[str, str], ...] = ()
     containerd: str = ""  # release of a containerd that reads its files; "" = only its name is known
+    crio: str = ""  # or of a CRI-O
     cpu: str = "16"
     memory: str = "64Gi"
 
@@ -136,7 +139,18 @@ def _pod_api(reader: _Reader) -> str:
 
 def _nodes(entry: _Reader) -> list[NodeSpec]:
     entry.only(
-        "name", "count", "gpus", "driver", "kernel", "os", "labels", "taints", "containerd", "cpu", "memory"
+        "name",
+        "count",
+        "gpus",
+        "driver",
+        "kernel",
+        "os",
+        "labels",
+        "taints",
+        "containerd",
+        "crio",
+        "cpu",
+        "memory",
     )
     name = entry.text_at("name")
     if not name or not _NAME.fullmatch(name):
@@ -161,6 +175,7 @@ def _nodes(entry: _Reader) -> list[NodeSpec]:
             labels=_labels(entry.child("labels")),
             taints=_taints(entry),
             containerd=_containerd(entry),
+            crio=_crio(entry),
             cpu=entry.quantity_at("cpu", "16"),
             memory=entry.quantity_at("memory", "64Gi"),
         )
@@ -227,6 +242,15 @@ def _containerd(entry: _Reader) -> str:
     release = entry.text_at("containerd")
     if release and not _RELEASE.fullmatch(release):
         raise entry.error("containerd", release, "a release such as 1.7.24 or 2.2.1")
+    return release
+
+
+def _crio(entry: _Reader) -> str:
+    release = entry.text_at("crio")
+    if release and not _CRIO_RELEASE.fullmatch(release):
+        raise entry.error("crio", release, "a release such as 1.34.2, 1.26 or newer")
+    if release and entry.text_at("containerd"):
+        raise entry.error("crio", release, "left out where containerd is given: a node has one runtime")
     return release
 
 

@@ -61,6 +61,13 @@ def test_two_models_in_one_node_keep_their_slots():
             id="count",
         ),
         pytest.param(
+            "nodes: [{name: a, crio: 1.34.2, containerd: 2.2.1}]",
+            "nodes[0].crio: '1.34.2' is not allowed",
+            "a node has one runtime",
+            "",
+            id="two runtimes",
+        ),
+        pytest.param(
             "nodes: [{name: A_b}]", "nodes[0].name: 'A_b' is not allowed", "lower case", "", id="name"
         ),
         pytest.param(

@@ -1,7 +1,8 @@
 """The change after which CRI-O knows our handlers: one drop-in. Pure.
 
-CRI-O reads its root file, then every file of the drop-in directory in name order; a runtime's table is taken
-whole from the last file that has it, everything else key by key. CDI needs no setting.
+CRI-O reads its root file, then every file below the drop-in directory, whatever its name, folder by folder in
+name order; a runtime's table is taken whole from the last file that has it, everything else key by key. CDI
+needs no setting.
 
 Source: CRI-O pkg/config (UpdateFromPath, UpdateFromFile); node-chain.md §3.8.
 """
@@ -19,6 +20,7 @@ from gpuready.operands.toolkit.plan import ABSENT, FileChange, Keys, Plan, Refus
 from gpuready.operands.toolkit.toml_file import parse, with_values
 
 _BASES = ("crun", "runc")
+_BY_NAME = ("runtimes", "workloads")  # tables whose entries are taken whole
 _RUNTIMES: Keys = ("crio", "runtime", "runtimes")
 _DEFAULT: Keys = ("crio", "runtime", "default_runtime")
 
@@ -47,15 +49,17 @@ def plan(files: Files, wanted: Wanted) -> Plan:
 
 def merged(files: Files) -> Table:
     """Every setting that some file makes, as CRI-O takes them."""
-    folder = posixpath.dirname(files.drop_in)
-    dropped = sorted(path for path in files.texts if posixpath.dirname(path) == folder and path != files.root)
+    folder = f"{posixpath.dirname(files.drop_in)}/"
+    dropped = [path for path in files.texts if path.startswith(folder) and path != files.root]
     result: Table = {}
-    for path in ([files.root] if files.root in files.texts else []) + dropped:
+    in_order = sorted(dropped, key=lambda path: path.split("/"))
+    for path in ([files.root] if files.root in files.texts else []) + in_order:
         tables = parse(files.texts[path], path)
-        runtimes = _at(tables, _RUNTIMES)
         overlay(result, tables)
-        if isinstance(runtimes, dict):
-            _at(result, _RUNTIMES).update(copy.deepcopy(runtimes))
+        for name in _BY_NAME:
+            entries = _at(tables, (*_RUNTIMES[:-1], name))
+            if isinstance(entries, dict):
+                _at(result, (*_RUNTIMES[:-1], name)).update(copy.deepcopy(entries))
     return result
 
 

@@ -58,7 +58,8 @@ def wanted_of(settings: Settings, host: Host, running: Running | None = None) ->
     injects = running is None or _injects(running) is not False
     if settings.cdi and injects:
         names = tuple(dict.fromkeys((settings.handler, CDI_HANDLER, LEGACY_HANDLER)))
-        return Wanted(names, find_low_level(host, settings.low_level), True, as_default=settings.as_default)
+        program = _own_program(settings, host, running) or find_low_level(host, settings.low_level)
+        return Wanted(names, program, True, as_default=settings.as_default)
     path = f"{settings.install_dir.rstrip('/')}/{_NVIDIA_RUNTIME}"
     found = next((each for each in (path, "/usr/bin/nvidia-container-runtime") if host.tree.exists(each)), "")
     if not found and settings.cdi:
@@ -74,6 +75,15 @@ def wanted_of(settings: Settings, host: Host, running: Running | None = None) ->
         )
     names = tuple(dict.fromkeys((settings.handler, LEGACY_HANDLER)))
     return Wanted(names, found, False, as_default=settings.as_default)
+
+
+def _own_program(settings: Settings, host: Host, running: Running | None) -> str:
+    """What CRI-O itself runs by default: the rest of that runtime's table, which we copy, is made for it."""
+    if running is None or running.name != "cri-o" or settings.low_level != Settings().low_level:
+        return ""
+    program = running.handlers.get(running.default, "")
+    is_nvidias = program.rpartition("/")[2].startswith("nvidia")
+    return program if program and not is_nvidias and host.tree.exists(program) else ""
 
 
 def _injects(running: Running) -> bool | None:

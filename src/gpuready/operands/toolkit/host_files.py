@@ -6,6 +6,7 @@ A file that is a link is changed where it leads, inside the host's own tree.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -16,7 +17,8 @@ from gpuready.node.files import read_regular
 from gpuready.operands.toolkit.containerd.merge import imported
 from gpuready.operands.toolkit.toml_file import ConfigFileError, parse
 
-_SUFFIX = ".gpuready-new"  # not *.toml, *.conf or *.json: no runtime reads a half-written file of ours
+_SUFFIX = ".gpuready-new"  # not *.toml, *.conf or *.json: no runtime that goes by names reads it half-written
+_EVERY_FILE = "crio.conf.d"  # CRI-O reads whatever lies below it, and does not start when it cannot
 _LABEL = "security.selinux"
 
 
@@ -68,6 +70,16 @@ def with_imports(host: Tree, root: str, *more: str) -> dict[str, str]:
     return found
 
 
+def below(host: Tree, folder: str) -> list[str]:
+    """Every file of a folder and of the folders in it, which links are not."""
+    found: list[str] = []
+    for name in host.names_in(folder):
+        path = f"{folder}/{name}"
+        place = host.resolve(folder) / name
+        found += below(host, path) if place.is_dir() and not place.is_symlink() else [path]
+    return found
+
+
 def replace(host: Tree, path: str, expected: str | None, text: str | None) -> None:
     """Put `text` in place of `expected` in one step; None = no file.
 
@@ -96,8 +108,10 @@ def replace(host: Tree, path: str, expected: str | None, text: str | None) -> No
 
 def clean_up(host: Tree, path: str) -> None:
     """Remove what a write that was cut off left beside the file."""
-    with contextlib.suppress(OSError):
-        _beside(host.resolve(path)).unlink(missing_ok=True)
+    target = host.resolve_if_possible(path)
+    for place in {_beside(target), _elsewhere(target)}:
+        with contextlib.suppress(OSError):
+            place.unlink(missing_ok=True)
 
 
 def _matching(host: Tree, pattern: str) -> Iterator[str]:
@@ -114,9 +128,23 @@ def _beside(target: Path) -> Path:
     return target.with_name(f".{target.name}{_SUFFIX}")
 
 
+def _elsewhere(target: Path) -> Path:
+    """Where nobody reads it before it is whole: beside the folder, if all in there is read."""
+    folders = [folder for folder in target.parents if folder.name == _EVERY_FILE]
+    return folders[-1].with_name(_beside(target).name) if folders else _beside(target)
+
+
 def _write(target: Path, content: bytes) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = _beside(target)
+    try:
+        _write_by_way_of(_elsewhere(target), target, content)
+    except OSError as exc:
+        if exc.errno != errno.EXDEV:  # the folder may be a mount of its own
+            raise
+        _write_by_way_of(_beside(target), target, content)
+
+
+def _write_by_way_of(temporary: Path, target: Path, content: bytes) -> None:
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with open(descriptor, "wb") as file:

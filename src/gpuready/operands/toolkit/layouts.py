@@ -19,6 +19,7 @@ class Layout:
     root, or a template that the distribution makes the root from
     read        the file that the daemon reads in the end; "" = config itself
     service     unit that a restart by systemd restarts
+    traces      paths that tell of it where no runtime gives itself away: it is down
     """
 
     name: str
@@ -30,6 +31,7 @@ class Layout:
     programs: tuple[str, ...] = ()
     restart_mode: str = SIGNAL
     evidence: tuple[str, ...] = ()
+    traces: tuple[str, ...] = ()
 
 
 def _rancher(name: str, folder: str, service: str, socket: str) -> Layout:
@@ -82,6 +84,7 @@ LAYOUTS: tuple[Layout, ...] = (
         programs=("/usr/bin/crio", "/usr/local/bin/crio"),
         restart_mode=SYSTEMD,
         evidence=("/run/crio/crio.sock",),
+        traces=("/etc/crio/crio.conf", "/etc/crio/crio.conf.d"),
     ),
     Layout(
         "containerd",
@@ -118,7 +121,8 @@ def layout_of(settings: Settings, exists: Callable[[str], bool]) -> Layout:
     exists  is there such a path on the host?
     """
     fitting = [each for each in LAYOUTS if settings.runtime in ("", each.runtime)]
-    found = next((each for each in fitting if any(exists(path) for path in each.evidence)), None)
+    found = next((each for each in fitting if any(map(exists, each.evidence))), None)
+    found = found or next((each for each in fitting if any(map(exists, each.traces))), None)
     layout = found or _UPSTREAM[settings.runtime or CONTAINERD]
     if settings.config:
         layout = found if found and found.config == settings.config else _UPSTREAM[layout.runtime]

@@ -19,6 +19,7 @@ from gpuready.node.inotify import Changes
 from gpuready.node.kubelet.sockets import Directory
 from gpuready.operands.toolkit import (
     crio,
+    crio_api,
     docker,
     docker_api,
     dump,
@@ -34,7 +35,7 @@ from gpuready.operands.toolkit.host_exec import Host, HostProgramError
 from gpuready.operands.toolkit.layouts import Layout
 from gpuready.operands.toolkit.plan import Plan, RefusedPlan, SettingChange, Wanted, differences
 from gpuready.operands.toolkit.running import Running, missing, running_of
-from gpuready.operands.toolkit.settings import CONTAINERD, CRIO, DOCKER, NONE, SYSTEMD
+from gpuready.operands.toolkit.settings import CONTAINERD, CRIO, DOCKER, NONE, SIGNAL, SYSTEMD
 
 DUMP_DEADLINE_S = 10.0
 RESTART_DEADLINE_S = 30.0
@@ -88,8 +89,7 @@ class NodeRuntime:
             return {**texts, source.path: told} if source and told is not None else texts
         paths = [layout.config]
         if layout.drop_in:
-            folder = os.path.dirname(layout.drop_in)
-            paths += [f"{folder}/{name}" for name in tree.names_in(folder)]
+            paths += host_files.below(tree, os.path.dirname(layout.drop_in))
         read = {path: host_files.read(tree, path) for path in paths}
         return {path: text for path, text in read.items() if text is not None}
 
@@ -99,11 +99,22 @@ class NodeRuntime:
         if layout.runtime == DOCKER:
             return docker.plan(layout.config, texts.get(layout.config), wanted)
         if layout.runtime == CRIO:
+            self._refuse_signals()
             return crio.plan(crio.Files(layout.config, layout.drop_in, texts), wanted)
         source = self._source(texts)
         if source:
             return generated.plan(source, layout.config, texts, wanted, self.rules())
         return containerd.plan(containerd.Files(layout.config, layout.drop_in, texts), wanted, self.rules())
+
+    def _refuse_signals(self) -> None:
+        if self.layout.restart_mode != SIGNAL:
+            return
+        raise RefusedPlan(
+            "CRI-O cannot be made to know new handlers by a signal",
+            why="after SIGHUP it names them and starts no pod with them; ended by SIGTERM, it is not started "
+            "again (its unit has Restart=on-failure)",
+            next_step="set RUNTIME_RESTART_MODE to systemd, or to none and restart CRI-O yourself",
+        )
 
     def is_generated(self, texts: Mapping[str, str]) -> bool:
         """The root says what the distribution made of it at its last start, not what it will make next."""
@@ -162,6 +173,8 @@ class NodeRuntime:
 
     async def objections(self) -> list[str]:
         """raises  HostProgramError: it cannot read the files, or hangs over them"""
+        if self.layout.runtime == CRIO:
+            return await self._objections_of_crio()
         if self._source(self.files()):
             return []  # the files that it reads are not made yet
         after = await self.dump()
@@ -170,6 +183,16 @@ class NodeRuntime:
         if self.goal.gone:
             return list(dump.lost(self._dump or {}, after, self.goal.ours or self.goal.wanted))
         return dump.problems(self._dump, after, self.goal.wanted)
+
+    async def _objections_of_crio(self) -> list[str]:
+        """`crio config` reads the files as the daemon will, and fails where that would not start."""
+        program = self._program()
+        if program:
+            folder = os.path.dirname(self.layout.drop_in)
+            root = ["--config", self.layout.config] if self._host.tree.exists(self.layout.config) else []
+            argv = [program, *root, "--config-dir", folder, "config"]
+            await self._host.run(argv, deadline_s=DUMP_DEADLINE_S)
+        return []
 
     async def dump(self) -> Mapping[str, Any] | None:
         """Every setting as containerd reads it from its files; None where there is no such program."""
@@ -190,6 +213,8 @@ class NodeRuntime:
         path = self.socket_path()
         if self.layout.runtime == DOCKER:
             return await docker_api.ask(path)
+        if self.layout.runtime == CRIO:
+            return await crio_api.ask(path)
         found = running_of(await cri.ask(path))
         self.version = found.version or self.version
         return found

@@ -116,6 +116,19 @@ def test_crio_gets_one_drop_in_with_its_own_runtime_by_our_name():
     }
 
 
+def test_crio_reads_every_file_below_its_directory_folder_by_folder():
+    """Whatever it is called: an editor's copy counts, and 10-a/ comes before 10-a.conf."""
+    folder = DROP_IN[: DROP_IN.rindex("/")]
+    texts = {
+        f"{folder}/10-a.conf": "[crio.runtime]\npids_limit = 1\n",
+        f"{folder}/10-a/z.conf.bak": "[crio.runtime]\npids_limit = 2\nlog_level = 'debug'\n",
+    }
+
+    merged = crio.merged(crio.Files(CONF, DROP_IN, texts))
+
+    assert merged["crio"]["runtime"] == {"pids_limit": 1, "log_level": "debug"}
+
+
 def test_crio_takes_a_runtime_whole_from_the_last_file_that_has_it():
     later = {
         f"{DROP_IN[: DROP_IN.rindex('/')]}/zz.conf": '[crio.runtime.runtimes.nvidia]\nruntime_path = "/x"\n'

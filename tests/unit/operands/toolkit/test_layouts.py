@@ -62,6 +62,15 @@ def test_a_layout_is_known_by_a_file_that_only_it_has(evidence, name, config, so
     assert (found.name, found.config, found.socket, found.service) == (name, config, socket, service)
 
 
+def test_a_crio_that_is_down_is_known_by_its_files_unless_another_runtime_answers():
+    there = {"/etc/crio/crio.conf.d"}
+
+    assert layout_of(Settings(), there.__contains__).name == "CRI-O"
+    assert (
+        layout_of(Settings(), {*there, "/run/containerd/containerd.sock"}.__contains__).name == "containerd"
+    )
+
+
 def test_what_the_policy_says_is_laid_over_the_layout():
     env = {"RUNTIME": "containerd", "CONTAINERD_CONFIG": "/x/config.toml", "CONTAINERD_SOCKET": "/x/sock"}
 

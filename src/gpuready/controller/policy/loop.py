@@ -5,6 +5,7 @@ observe (caches) -> plan (pure) -> apply and prune (only what differs) -> report
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -233,28 +234,43 @@ class PolicyLoop(Loop):
     # --- apply and prune ---------------------------------------------------------------------------------
 
     async def _apply(self, plan: Plan) -> Failures:
-        """Every object in turn; one that fails is named and does not stop the others.
+        """Operands side by side; an object that fails is named and does not stop the others.
 
         raises  Away: then no other would do better
         """
         failures: Failures = {}
-        for obj in plan.objects:
-            kind, _, name = key_of(obj)
-            key = f"{kind}/{name}"
-            if known := self._refusals.find(key, obj) or self._hidden(kind):
-                failures[key] = known
-                continue
-            try:
-                await self._apply_one(obj)
-            except Away:
-                raise
-            except ApiError as exc:
-                self._refusals.add(key, obj, exc)
-                failures[key] = exc
-            except Exception as exc:  # a mistake of ours with one object: the others are written
-                self._log.exception("object not written", object=key)
-                failures[key] = InternalError.of(exc)
-        return failures
+        away: list[Away] = []
+
+        async def apply_in_order(objects: Sequence[Mapping[str, Any]]) -> None:
+            for obj in objects:
+                if away:
+                    return
+                try:
+                    if failure := await self._apply_or_why_not(obj):
+                        failures[_name_of(obj)] = failure
+                except Away as exc:
+                    away.append(exc)
+
+        await asyncio.gather(*map(apply_in_order, plan.batches))
+        if away:
+            raise away[0]
+        return {name: failures[name] for name in map(_name_of, plan.objects) if name in failures}
+
+    async def _apply_or_why_not(self, obj: Mapping[str, Any]) -> GPUReadyError | None:
+        key = _name_of(obj)
+        if known := self._refusals.find(key, obj) or self._hidden(obj["kind"]):
+            return known
+        try:
+            await self._apply_one(obj)
+        except Away:
+            raise
+        except ApiError as exc:
+            self._refusals.add(key, obj, exc)
+            return exc
+        except Exception as exc:  # a mistake of ours with one object: the others are written
+            self._log.exception("object not written", object=key)
+            return InternalError.of(exc)
+        return None
 
     def _hidden(self, kind: str) -> GPUReadyError | None:
         """Why what is there of this kind is not known: then it must not be written over again and again."""
@@ -471,3 +487,8 @@ def _matters(old: Node, new: Node) -> bool:
         or is_unknown(old) != is_unknown(new)
         or facts_of(old) != facts_of(new)
     )
+
+
+def _name_of(obj: Mapping[str, Any]) -> str:
+    """How the status calls it."""
+    return f"{obj['kind']}/{obj['metadata']['name']}"

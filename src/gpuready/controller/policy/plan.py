@@ -62,6 +62,11 @@ class Plan:
         return [*self.agent, *(obj for plan in self.operands for obj in plan.objects)]
 
     @property
+    def batches(self) -> list[Sequence[KubeObject]]:
+        """`objects` by operand: those of one belong into their order, operands wait for no other."""
+        return [self.agent, *(plan.objects for plan in self.operands if plan.objects)]
+
+    @property
     def keys(self) -> set[Key]:
         return {key_of(obj) for obj in self.objects}
 

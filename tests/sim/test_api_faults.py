@@ -22,11 +22,23 @@ from tests.sim.faulty_proxy import (
     forbids,
     garbage_line,
     half_json,
+    hangs,
     invalid,
     redirects,
     refuses,
 )
-from tests.sim.operator_cluster import POLICIES, POLICY, expect_no_writes, operand, policy, quiet, ready
+from tests.sim.operator_cluster import (
+    NAMESPACE,
+    POLICIES,
+    POLICY,
+    expect_no_writes,
+    operand,
+    policy,
+    quiet,
+    ready,
+)
+
+from gpuready_sim.client import DAEMON_SETS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -124,3 +136,14 @@ async def test_one_object_that_is_invalid_breaks_its_operand_alone_and_names_the
     assert broken["reason"] == "ApplyFailed"
     assert field in broken["message"]
     assert operand(found, "driver")["state"] == "ready"
+
+
+async def test_a_write_that_hangs_holds_up_its_own_operand_alone(faults: FaultCluster):
+    with faults.proxy.rule(hangs(), verb="apply", name="nvidia-device-plugin-daemonset") as held:
+        edit = policy(
+            devicePlugin={"env": [{"name": "GPUREADY_PROBE_S", "value": "0.4"}]},
+            dcgmExporter={"enabled": True},
+        )
+        await faults.cluster.apply(edit)
+        await faults.cluster.wait(DAEMON_SETS, "nvidia-dcgm-exporter", NAMESPACE)
+        assert held.hits == 1

@@ -62,6 +62,8 @@ DRIVER_CONFIG_LABEL = "gpuready.dev/driver-config"
 GPU_READY_CONDITION = "GPUReady"
 # Of a policy: nodes work with another driver than it asks for, and wait for theirs.
 UPGRADE_WAITING_CONDITION = "DriverUpgradeWaiting"
+# Of a policy: a container runtime did not come back, and the nodes that wait to restart theirs go on waiting.
+RESTARTS_STOPPED_CONDITION = "RuntimeRestartsStopped"
 
 # --- resources and CDI ----------------------------------------------------------------------------------
 GPU_RESOURCE = "nvidia.com/gpu"

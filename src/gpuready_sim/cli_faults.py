@@ -21,6 +21,7 @@ def fault() -> None:
       inforom        inforom --mend; it is stored on the card: neither reset nor reboot helps
       hang           ends by itself; `hang NODE 0` or a reboot end it at once
       driver-update  driver-reload or reboot
+      power-off      reboot
       throttle       throttle without reasons
       flag           flag --mend
       call           call without a function, or its --seconds
@@ -188,6 +189,16 @@ def fault_driver_reload(name: str, node: str) -> int:
     """Load the module of the installed libraries; refused while somebody holds NVML, naming them."""
     answer = ask(name, "fault driver-reload", node=node)
     click.echo(f"{node}: libraries {answer['installed']}, module {answer['loaded']}")
+    return FINE
+
+
+@fault.command("power-off")
+@named
+@node
+def fault_power_off(name: str, node: str) -> int:
+    """Take a node's power: all on it ends, and nobody tells; `reboot` brings it back."""
+    ask(name, "fault power-off", node=node)
+    click.echo(f"{node} is off")
     return FINE
 
 

@@ -12,11 +12,14 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.sim.conftest import state_home
 
 from gpuready_sim.cluster.processes import LAUNCH, ensure_native
 from gpuready_sim.kubernetes import assets
 
 from .api import Api
+
+__all__ = ["state_home"]
 
 SERVERS = ("embedded", "kubernetes")
 CRDS = Path(__file__).parents[2] / "src/gpuready/api/crds"

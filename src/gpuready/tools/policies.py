@@ -21,7 +21,10 @@ def not_installed(policy: Object) -> str:
     return f"not installed by this version: {', '.join(names)}" if names else ""
 
 
-def upgrade_waiting(policy: Object) -> Mapping[str, Any] | None:
-    """The condition about nodes that wait for another driver; None while none waits."""
+def nodes_waiting(policy: Object) -> list[Mapping[str, Any]]:
+    """The conditions about nodes that wait: for another driver, to restart their runtime."""
     rows = (policy.get("status") or {}).get("conditions") or ()
-    return next((row for row in rows if row.get("type") == names.UPGRADE_WAITING_CONDITION), None)
+    return [row for row in rows if row.get("type") in _WAITING]
+
+
+_WAITING = (names.UPGRADE_WAITING_CONDITION, names.RESTARTS_STOPPED_CONDITION)

@@ -39,6 +39,7 @@ class Commands:
             "fault driver-update": self._driver_update,
             "fault driver-reload": self._driver_reload,
             "fault kubelet-restart": self._kubelet_restart,
+            "fault power-off": self._power_off,
             "fault api-stop": self._api_stop,
         }
 
@@ -137,6 +138,10 @@ class Commands:
 
     async def _kubelet_restart(self, args: Args) -> object:
         await self._machine(args["node"]).kubelet.restart()
+        return {}
+
+    async def _power_off(self, args: Args) -> object:
+        await self._machine(args["node"]).power_off()
         return {}
 
     async def _api_stop(self, args: Args) -> object:

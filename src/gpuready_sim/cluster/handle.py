@@ -254,8 +254,8 @@ class Cluster:
     async def fault(self, kind: str, *, timeout_s: float = 60, **args: object) -> Mapping[str, Any]:
         """As `gpuready-sim fault KIND`: xid(target, code) lost(target) reset(target) inforom(target)
         hang(node, seconds) driver-update(node, version) driver-reload(node, wait_s=10) kubelet-restart(node)
-        api-stop(seconds) throttle(target, reasons) error(target, kind, number) flag(target, flag, on)
-        call(target, function, code or seconds)."""
+        power-off(node) api-stop(seconds) throttle(target, reasons) error(target, kind, number)
+        flag(target, flag, on) call(target, function, code or seconds)."""
         return await self._ask(f"fault {kind}", timeout_s, args)
 
     async def gpu(self, kind: str, **args: object) -> Mapping[str, Any]:

@@ -41,6 +41,7 @@ class Machine:
         self.timing = timing
         self.pod_api = pod_api
         self.runtime = _runtime(spec, self.root)
+        self.is_on = True
         self._kubelet: Kubelet | None = None
         self._end_of_hang: asyncio.TimerHandle | None = None
 
@@ -93,14 +94,27 @@ class Machine:
 
     async def reboot(self) -> str:
         """New boot id (returned), /run empty, modules gone; a host driver loads again at boot."""
+        await self.power_off()
+        return await self.power_on()
+
+    async def power_off(self) -> None:
+        """Everything on it ends at once, and nobody tells; nothing happens to one that is off."""
+        if not self.is_on:
+            return
+        self.is_on = False
         await self.kubelet.power_off()
         if self.runtime is not None:
             await self.runtime.stop()
+
+    async def power_on(self) -> str:
+        """The new boot id."""
+        await self.power_off()
         boot_id = hardware.reboot(self.directory)
         self._load_host_driver()
         if self.runtime is not None:
             await self.runtime.start()
         await self.kubelet.power_on()
+        self.is_on = True
         return boot_id
 
     # --- GPUs -------------------------------------------------------------------------------------------

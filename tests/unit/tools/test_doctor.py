@@ -82,6 +82,21 @@ def test_nodes_that_wait_for_their_driver_are_a_finding_though_all_is_ready() ->
     ]
 
 
+def test_a_roll_out_that_a_runtime_has_stopped_is_a_problem_of_its_own() -> None:
+    message = (
+        "1 node waits to restart the container runtime (b): the runtime of a did not take the same change"
+    )
+    row = {"type": "RuntimeRestartsStopped", "status": "True", "reason": "RuntimeNotBack"}
+    asked = policy()
+    asked["status"]["conditions"].append(row | {"message": f"{message}; next: gpuready doctor --node a"})
+
+    found = findings(cluster(node("a", gpus=1), gpu_nodes=[gpu_node("a", gpus=1)], policies=[asked]))
+
+    assert [(each.severity, each.message, each.next_step) for each in found] == [
+        (Severity.PROBLEM, message, "gpuready doctor --node a")
+    ]
+
+
 def test_only_the_first_broken_link_of_a_node_is_a_finding() -> None:
     (finding,) = findings(
         cluster(node("g1", gpus=8), gpu_nodes=[gpu_node("g1", WAITING_PLUGIN, MISMATCH, healthy=0)])

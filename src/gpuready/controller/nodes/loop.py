@@ -24,7 +24,7 @@ from gpuready.controller.nodes import condition
 from gpuready.controller.nodes.asked import Asked, OperandAsked
 from gpuready.controller.nodes.desired import ConfigSource, Spec, desired_spec
 from gpuready.controller.nodes.driver_pod import config_of, driver_trouble
-from gpuready.controller.nodes.grants import Grant, asks, grant_for
+from gpuready.controller.nodes.grants import Grant, RollOut, asks, granted_to, holds_gpus, request_of
 from gpuready.controller.nodes.silence import silence_of
 from gpuready.controller.nodes.summary import DriverSummary, GPUNodeSummary
 from gpuready.controller.nodes.uninstall import Uninstaller
@@ -63,6 +63,9 @@ class NodesLoop(Loop):
         self._labels = labels or Round()
         self._labels.when_over(self._on_labels)
         self._waiting: set[str] = set()  # for the labels of all nodes
+        self._askers: set[str] = set()  # nodes with GPU workloads that ask for something
+        self._given: dict[str, str] = {}  # node -> id that was granted; no watch has brought it back yet
+        self._roll_out: tuple[ClusterPolicy, RollOut] | None = None
         self.uninstaller = uninstaller
         caches.nodes.add_handler(self._on_node)
         caches.gpu_nodes.add_handler(self._on_gpu_node)
@@ -75,6 +78,8 @@ class NodesLoop(Loop):
         self._echoes, self._silence_echoes = Echoes(), Echoes()
         self._silent_since.clear()
         self._waiting.clear()
+        self._given.clear()
+        self._roll_out = None
         self.uninstaller.begin()
         self._all()
         for summary in self._caches.gpu_nodes.values():  # their nodes may be gone
@@ -149,10 +154,35 @@ class NodesLoop(Loop):
 
     def _grant_for(self, node: Node, policy: ClusterPolicy, summary: GPUNodeSummary | None) -> Grant | None:
         """None where nobody asks: what was granted stays. All nodes are looked at only where one asks."""
-        if not asks(summary):
+        if summary is None or not asks(summary):
             return None
-        limit = policy.spec.gpuready.toolkit.max_unavailable
-        return grant_for(node.metadata.name, self._caches.gpu_nodes.values(), limit)
+        name = node.metadata.name
+        grant = self._roll_out_of(policy).grant_for(name)
+        is_new = grant.id == request_of(summary) and grant.id not in (
+            granted_to(summary),
+            self._given.get(name),
+        )
+        if is_new and holds_gpus(summary):
+            # Before its write is awaited: another node is judged meanwhile.
+            self._given[name] = grant.id
+            self._roll_out = None
+        return grant
+
+    def _roll_out_of(self, policy: ClusterPolicy) -> RollOut:
+        """Kept until something moves: as many nodes ask as there are, and each is told its place."""
+        if self._roll_out is None or self._roll_out[0] is not policy:
+            silent = {name: why for name in self._askers if (why := self._silence_on(name))}
+            nodes = ((name, self._caches.nodes.get(name)) for name in silent)
+            lost = {name: silent[name] for name, node in nodes if node and condition.is_unknown(node)}
+            limit = policy.spec.gpuready.toolkit.max_unavailable
+            summaries = self._caches.gpu_nodes.values()
+            found = RollOut(summaries, limit, given=self._given, lost=lost, absent=silent)
+            self._roll_out = policy, found
+        return self._roll_out[1]
+
+    def _silence_on(self, name: str) -> str:
+        node = self._caches.nodes.get(name)
+        return self.silence_of(node) if node else "its node is gone"
 
     def _asked_by(self, policy: ClusterPolicy) -> Asked:
         if self._asked is None or self._asked.policy is not policy:
@@ -235,6 +265,8 @@ class NodesLoop(Loop):
         if new is None or (old is not None and not _matters(old, new)):
             return
         self.queue.add(new.metadata.name)
+        if new.metadata.name in self._askers:
+            self._next_turn()
 
     def _on_gpu_node(self, old: GPUNodeSummary | None, new: GPUNodeSummary | None) -> None:
         gone = new if new is not None else old
@@ -247,15 +279,32 @@ class NodesLoop(Loop):
             or old.status.uninstalled != new.status.uninstalled
         ):
             self.queue.add(gone.metadata.name)
+        self._follow_request(gone.metadata.name, new)
+        if old is not None and new is not None and old.status.requests != new.status.requests:
+            self.queue.add(new.metadata.name)
         if _may_pass_a_grant_on(old, new):
-            for summary in self._caches.gpu_nodes.values():
-                if asks(summary):
-                    self.queue.add(summary.metadata.name)
+            self._next_turn()
+
+    def _follow_request(self, name: str, summary: GPUNodeSummary | None) -> None:
+        if summary is not None and asks(summary) and holds_gpus(summary):
+            self._askers.add(name)
+        else:
+            self._askers.discard(name)
+        if summary is None or granted_to(summary) == self._given.get(name) or not asks(summary):
+            self._given.pop(name, None)
+            self._roll_out = None
+
+    def _next_turn(self) -> None:
+        self._roll_out = None
+        for name in self._askers:
+            self.queue.add(name)
 
     def _on_pod(self, old: Pod | None, new: Pod | None) -> None:
         for pod in (old, new):
             if pod is not None and pod.node_name:
                 self.queue.add(pod.node_name)
+                if pod.node_name in self._askers:
+                    self._roll_out = None  # its agent may have fallen silent, or speak again
 
     def _on_daemonset(self, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
         """Another way of installing the driver makes those outdated that run."""

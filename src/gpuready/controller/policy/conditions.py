@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from gpuready import names
 from gpuready.chain.reporting import toleration_for
 from gpuready.chain.wording import counted
+from gpuready.controller.nodes.grants import RollOut
 from gpuready.controller.policy.active import ActivePolicy
 from gpuready.controller.policy.observed import KeptAway, NodeView, Observed
 from gpuready.controller.policy.operand_rows import NOT_IMPLEMENTED, NOT_READY, READY, Row, some, told
@@ -29,6 +30,7 @@ def conditions_of(
         *_no_effect_condition(plan),
         *_undiscovered_condition(seen),
         *_upgrade_condition(active, seen),
+        *_restarts_condition(seen),
     ]
 
 
@@ -170,6 +172,22 @@ _UPGRADE_REASONS = {
 }
 _UPGRADES_BY_HAND = "this version upgrades no driver by itself"
 _BY_HAND_NEXT = "gpuready doctor, which says for each node how its driver is replaced"
+
+
+def _restarts_condition(seen: Observed) -> list[Row]:
+    """A roll-out that will not go on by itself: its nodes work as before, and one of them is why."""
+    lost = {node.name: node.silence or "nobody speaks for it" for node in seen.nodes if node.silent}
+    stop = RollOut(seen.gpu_nodes.values(), lost=lost).stop
+    if stop is None:
+        return []
+    wait = "waits" if len(stop.waiting) == 1 else "wait"
+    message = (
+        f"{counted(len(stop.waiting), 'node')} {wait} to restart the container runtime "
+        f"({some(stop.waiting)}): {stop.why}; next: gpuready doctor --node {stop.node}; the others go on "
+        "once that node is mended, or has left the cluster"
+    )
+    type_ = names.RESTARTS_STOPPED_CONDITION
+    return [{"type": type_, "status": "True", "reason": "RuntimeNotBack", "message": message[:1024]}]
 
 
 def _no_effect_condition(plan: Plan | None) -> list[Row]:

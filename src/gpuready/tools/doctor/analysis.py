@@ -67,7 +67,7 @@ def report_of(snapshot: Snapshot, node: str | None = None) -> Report:
     findings = [
         *_of_policy(snapshot),
         *(finding for row in rows for finding in _of_node(row)),
-        *(finding for policy in snapshot.policies for finding in _of_upgrades(policy)),
+        *(finding for policy in snapshot.policies for finding in _of_waiting_nodes(policy)),
         *pending.explain_all(snapshot, rows),
     ]
     return Report(tuple(rows), tuple(findings), tuple(_remarks(snapshot.policies)))
@@ -183,10 +183,15 @@ def _of_one_policy(policy: Object, snapshot: Snapshot) -> list[Finding]:
     return [_from_condition(subject, Severity.PROBLEM, row, "PolicyNotReady")]
 
 
-def _of_upgrades(policy: Object) -> list[Finding]:
-    """Nodes that wait for their driver: after what each of them says, since it tells why they wait."""
-    row = policies_.upgrade_waiting(policy)
-    return [_from_condition(f"policy/{name_of(policy)}", Severity.WAITING, row, "")] if row else []
+def _of_waiting_nodes(policy: Object) -> list[Finding]:
+    """Nodes that wait for their turn: after what each of them says, since it tells why they wait."""
+    subject = f"policy/{name_of(policy)}"
+    return [_from_condition(subject, _waiting_is(row), row, "") for row in policies_.nodes_waiting(policy)]
+
+
+def _waiting_is(row: Mapping[str, Any]) -> Severity:
+    """A roll-out that has stopped does not end by itself."""
+    return Severity.PROBLEM if row.get("type") == names.RESTARTS_STOPPED_CONDITION else Severity.WAITING
 
 
 def _by_pods(subject: str, row: Mapping[str, Any], pods: Sequence[Object]) -> Finding:

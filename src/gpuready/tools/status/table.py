@@ -8,7 +8,7 @@ from typing import Any
 from gpuready import names
 from gpuready.tools.node_rows import NodeRow, unseen_lines
 from gpuready.tools.placement import Object, name_of
-from gpuready.tools.policies import not_installed, state_of, upgrade_waiting
+from gpuready.tools.policies import nodes_waiting, not_installed, state_of
 from gpuready.tools.terminal import joined, printable
 
 # GPUS and HEALTHY are cards; OFFERED is what pods may ask for: more where a card is shared.
@@ -60,7 +60,7 @@ def policy_line(policies: Sequence[Object]) -> str:
 
 def notes(policies: Sequence[Object]) -> list[str]:
     """What a policy's state does not tell, a line each."""
-    found = [(policy, row) for policy in policies if (row := upgrade_waiting(policy))]
+    found = [(policy, row) for policy in policies for row in nodes_waiting(policy)]
     return [f"policy {name_of(policy)}: {row.get('message') or row.get('reason')}" for policy, row in found]
 
 

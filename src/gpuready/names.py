@@ -40,7 +40,8 @@ NFD_PCI_LABELS = (
     "feature.node.kubernetes.io/pci-0302_10de.present",
     "feature.node.kubernetes.io/pci-0300_10de.present",
 )
-NFD_SELECTOR = "app.kubernetes.io/name=node-feature-discovery"
+# DaemonSets of node-feature-discovery: of its chart, and of its operators and plain manifests.
+NFD_SELECTORS = ("app.kubernetes.io/name=node-feature-discovery", "app in (nfd,nfd-worker)")
 NFD_OWNED_ANNOTATION = "nfd.node.kubernetes.io/feature-labels"
 OS_ID_LABEL = "feature.node.kubernetes.io/system-os_release.ID"
 OS_VERSION_LABEL = "feature.node.kubernetes.io/system-os_release.VERSION_ID"

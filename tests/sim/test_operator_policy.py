@@ -245,6 +245,24 @@ async def test_what_a_policy_names_and_is_not_there_holds_back_the_roll_out_unti
     assert daemonset["spec"]["template"]["spec"]["priorityClassName"] == "gpu-first"
 
 
+async def test_a_node_does_not_wait_for_a_device_plugin_that_is_held_back(cluster):
+    """Nothing of it runs and nothing will come: the node is told so, and why."""
+    await edit(cluster, {"devicePlugin": {"enabled": False}})
+    await cluster.wait_gone(DAEMON_SETS, PLUGIN, NAMESPACE)
+    await edit(cluster, {"devicePlugin": {"enabled": True, "imagePullSecrets": ["absent"]}})
+    await error(cluster, "OperandRefused", "Secret gpu-operator/absent")
+
+    def is_told(node: dict[str, Any]) -> bool:
+        plugin = node["spec"]["devicePlugin"]
+        return not plugin["enabled"] and "Secret gpu-operator/absent" in plugin["refused"]["message"]
+
+    await cluster.wait(GPU_NODES, "l4", until=is_told)
+
+    await edit(cluster, {"devicePlugin": {"imagePullSecrets": ["site"]}})
+    await ready(cluster)
+    assert (await cluster.client.get(GPU_NODES, "l4"))["spec"]["devicePlugin"]["enabled"] is True
+
+
 PRIORITY_CLASS = {
     "apiVersion": "scheduling.k8s.io/v1",
     "kind": "PriorityClass",

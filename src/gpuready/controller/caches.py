@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from gpuready import names
+from gpuready.controller.nfd import is_nfd_worker
 from gpuready.controller.nodes.summary import GPUNodeSummary, decode_gpunode
 from gpuready.kube import resources
 from gpuready.kube.cache import WatchCache
@@ -18,6 +19,7 @@ from gpuready.kube.contact import Contact
 from gpuready.kube.errors import Unreachable
 from gpuready.kube.resources import Resource
 from gpuready.kube.trimmed import Node, Pod, decode_node, decode_pod
+from gpuready.kube.wire import key_of
 
 # The kinds our manifests use: hand edits on them are seen, and what is no longer wanted is found.
 OWNED_KINDS: tuple[Resource, ...] = (
@@ -86,12 +88,6 @@ class Existing(msgspec.Struct):
     metadata: _Name
 
 
-def is_nfd_worker(daemonset: Mapping[str, Any]) -> bool:
-    """It looks for GPUs; NFD's other parts do not."""
-    labels = daemonset["metadata"].get("labels") or {}
-    return "worker" in (labels.get("role"), labels.get("app.kubernetes.io/component"))
-
-
 @dataclass(frozen=True)
 class Caches:
     """One watch per kind; `owned` is keyed by kind ("DaemonSet").
@@ -100,7 +96,7 @@ class Caches:
 
     service_monitor_crd   empty while the API server knows no ServiceMonitors; they are watched only then
 
-    nfd        DaemonSets of node-feature-discovery, wherever in the cluster they are
+    nfd        DaemonSets of node-feature-discovery, wherever in the cluster they are, one watch a selector
     secrets, priority_classes   what a policy may name and we only ask whether it exists
 
     own_pods   the node agent's and the driver's: the two whose absence their node cannot explain itself
@@ -112,7 +108,7 @@ class Caches:
     gpu_nodes: WatchCache[GPUNodeSummary]
     own_pods: WatchCache[Pod]
     configmaps: WatchCache[dict[str, Any]]
-    nfd: WatchCache[dict[str, Any]]
+    nfd: tuple[WatchCache[dict[str, Any]], ...]
     secrets: WatchCache[Existing]
     priority_classes: WatchCache[Existing]
     owned: Mapping[str, WatchCache[dict[str, Any]]]
@@ -160,7 +156,10 @@ class Caches:
             gpu_nodes=WatchCache(client, resources.GPU_NODES, decode=decode_gpunode, contact=contact),
             own_pods=own_pods,
             configmaps=WatchCache(client, resources.CONFIGMAPS, namespace=namespace, contact=contact),
-            nfd=WatchCache(client, resources.DAEMONSETS, label_selector=names.NFD_SELECTOR, contact=contact),
+            nfd=tuple(
+                WatchCache(client, resources.DAEMONSETS, label_selector=selector, contact=contact)
+                for selector in names.NFD_SELECTORS
+            ),
             secrets=existing(resources.SECRETS),
             priority_classes=existing(resources.PRIORITY_CLASSES),
             owned={kind.kind: owned_of(kind) for kind in OWNED_KINDS},
@@ -184,7 +183,7 @@ class Caches:
     def all(self) -> list[WatchCache[Any]]:
         first: list[WatchCache[Any]] = [self.policies, self.nodes, self.gpu_nodes]
         last = [self.service_monitor_crd, self.own_namespace]
-        first += [self.own_pods, self.configmaps, self.nfd, self.secrets, self.priority_classes]
+        first += [self.own_pods, self.configmaps, *self.nfd, self.secrets, self.priority_classes]
         return [*first, *self.owned.values(), *last]
 
     @property
@@ -235,13 +234,14 @@ class Caches:
 
     def nfd_workers(self) -> list[dict[str, Any]]:
         """They look for GPUs; NFD's other parts do not."""
-        found = {obj["metadata"]["name"]: obj for obj in self.nfd.values() if is_nfd_worker(obj)}
-        return [found[name] for name in sorted(found)]
+        every = (obj for cache in self.nfd for obj in cache.values() if is_nfd_worker(obj))
+        found = {key_of(obj): obj for obj in every}
+        return [found[key] for key in sorted(found)]
 
     @property
     def nfd_may_run(self) -> bool:
         """False where its labels are all that is left of it; who may not look believes the labels."""
-        return not self.nfd.synced or bool(self.nfd_workers())
+        return not all(cache.synced for cache in self.nfd) or bool(self.nfd_workers())
 
     def agents_on(self, node: str) -> list[Pod]:
         return self.own_pods.by_index(_BY_NODE, f"{AGENT}/{node}")

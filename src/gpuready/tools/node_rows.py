@@ -15,6 +15,7 @@ from gpuready.chain import reporting, summary
 from gpuready.chain.reporting import AgentPod, ReportingFacts
 from gpuready.chain.verdict import Link, State, Verdict
 from gpuready.chain.wording import counted
+from gpuready.controller.nfd import is_nfd_worker
 from gpuready.tools import operand_pods, placement
 from gpuready.tools.placement import Object, labels_of, name_of
 from gpuready.tools.snapshot import Snapshot, seconds_between
@@ -114,7 +115,7 @@ class _Cluster:
             operand_pods=_operand_pods(snapshot.pods),
             daemonsets=snapshot.daemonsets,
             agents_set=_find_daemonset(snapshot.daemonsets, _is_agents),
-            workers_set=_find_daemonset(snapshot.daemonsets, _is_nfd_workers),
+            workers_set=_find_daemonset(snapshot.daemonsets, is_nfd_worker),
             has_policy=bool(snapshot.policies),
             taken_at=snapshot.taken_at,
         )
@@ -137,13 +138,8 @@ def _stays_and_is_young(pod: Object) -> tuple[bool, str]:
     return not meta.get("deletionTimestamp"), str(meta.get("creationTimestamp") or "")
 
 
-def _is_agents(labels: Mapping[str, str]) -> bool:
-    return labels.get(names.OPERAND_LABEL) == AGENT_OPERAND
-
-
-def _is_nfd_workers(labels: Mapping[str, str]) -> bool:
-    is_nfd = labels.get("app.kubernetes.io/name") == "node-feature-discovery"
-    return is_nfd and "worker" in (labels.get("role"), labels.get("app.kubernetes.io/component"))
+def _is_agents(daemonset: Object) -> bool:
+    return labels_of(daemonset).get(names.OPERAND_LABEL) == AGENT_OPERAND
 
 
 def _row(cluster: _Cluster, node: Object, gpu_node: Object | None) -> NodeRow:
@@ -250,7 +246,7 @@ def _discoverer(cluster: _Cluster, node: Object) -> Object | None:
 
 
 def _find_daemonset(daemonsets: Sequence[Object], matches: Any) -> Object | None:
-    return next((obj for obj in daemonsets if matches(labels_of(obj))), None)
+    return next((obj for obj in daemonsets if matches(obj)), None)
 
 
 def _agent_pod(pod: Object, now: str) -> AgentPod:

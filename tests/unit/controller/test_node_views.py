@@ -100,11 +100,21 @@ def test_the_first_node_that_nfd_labels_changes_how_every_other_is_seen():
     assert seen.all()["a"].undiscovered
 
 
-def nfd_worker(seen: Seen, name: str, *tolerations: dict[str, str], version: str = "1") -> None:
-    labels = {"role": "worker"}
+OF_CHART = {"app.kubernetes.io/name": "node-feature-discovery", "role": "worker"}
+OF_OPERATOR = {"app": "nfd"}
+
+
+def nfd_worker(
+    seen: Seen,
+    name: str,
+    *tolerations: dict[str, str],
+    version: str = "1",
+    labels: dict[str, str] = OF_CHART,
+) -> None:
     meta = {"name": name, "namespace": "nfd", "resourceVersion": version, "labels": labels}
     spec = {"template": {"spec": {"tolerations": list(tolerations)}}}
-    seen.caches.nfd._put(f"nfd/{name}", {"metadata": meta, "spec": spec})
+    cache = seen.caches.nfd[labels is OF_OPERATOR]
+    cache._put(f"nfd/{name}", {"metadata": meta, "spec": spec})
 
 
 def tainted(seen: Seen, name: str) -> None:
@@ -146,6 +156,23 @@ def test_a_taint_that_nfd_does_not_tolerate_is_told_until_it_does():
     assert seen.all()["a"].undiscovered, "it has still to look"
 
 
+def test_a_worker_of_nfds_operator_counts_as_one_and_its_topology_updater_does_not():
+    """OpenShift's operator and plain manifests mark all parts alike: app=nfd."""
+    seen = Seen()
+    labelled_by_nfd(seen, **NFD)
+    tainted(seen, "a")
+    for cache in seen.caches.nfd:
+        cache._synced.set()
+    nfd_worker(seen, "nfd-topology-updater", labels=OF_OPERATOR)
+    assert not seen.caches.nfd_may_run
+
+    nfd_worker(seen, "nfd-worker", labels=OF_OPERATOR)
+    assert seen.caches.nfd_may_run
+    kept = seen.all()["a"].kept_away
+    assert kept is not None
+    assert kept.daemonset == "nfd/nfd-worker"
+
+
 def test_of_two_installations_of_nfd_one_that_may_run_there_is_enough():
     seen = Seen()
     labelled_by_nfd(seen, **NFD)
@@ -184,7 +211,8 @@ def test_where_only_the_labels_of_nfd_are_left_the_agents_look_at_new_nodes():
     seen = Seen()
     labelled_by_nfd(seen, **NFD)
     tainted(seen, "new")
-    seen.caches.nfd._synced.set()
+    for cache in seen.caches.nfd:
+        cache._synced.set()
     assert seen.all()["new"].undiscovered, "its agent is not there yet"
     seen.agent("new", ready=True, version="1")
     assert not seen.all()["new"].undiscovered

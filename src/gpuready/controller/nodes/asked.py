@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 from gpuready.api.clusterpolicy import ClusterPolicy
 from gpuready.controller.nodes.driver_pod import asked_version
@@ -14,12 +14,14 @@ from gpuready.operands.gfd.operand import OPERAND as FEATURE_DISCOVERY
 from gpuready.operands.registry import VALIDATOR
 from gpuready.operands.toolkit.operand import OPERAND as TOOLKIT
 
+HeldBack = Mapping[str, Refusal]  # operand -> why its objects are not applied
+
 
 @dataclass(frozen=True)
 class OperandAsked:
     """
     flavour   whose image runs; None where it is not enabled, or nobody's can run
-    refusal   why ours does not take the policy's settings
+    refusal   why it is not run as the policy asks: settings that ours does not take, or what is not there
     """
 
     operand: Operand
@@ -27,20 +29,21 @@ class OperandAsked:
     refusal: Refusal | None
 
     @classmethod
-    def of(cls, operand: Operand, policy: ClusterPolicy) -> Self:
+    def of(cls, operand: Operand, policy: ClusterPolicy, held_back: HeldBack) -> Self:
         if not operand.enabled(policy):
             return cls(operand, None, None)
-        return cls(operand, operand.flavour(policy), operand.refusal(policy))
+        refusal = operand.refusal(policy) or held_back.get(operand.name)
+        return cls(operand, operand.flavour(policy), refusal)
 
     @property
     def runs_original(self) -> bool:
         return self.flavour is Flavour.ORIGINAL
 
-    def runs_own(self, labels: Mapping[str, str], before: Mapping[str, Any]) -> bool:
-        """Settings that ours does not take keep it from starting; one that runs is left as it is."""
+    def runs_own(self, labels: Mapping[str, str], *, is_there: bool) -> bool:
+        """A refusal keeps ours from starting; one that `is_there` is left as it is."""
         if self.flavour is not Flavour.OWN or labels.get(self.operand.deploy_label) != "true":
             return False
-        return self.refusal is None or bool(before.get("enabled"))
+        return self.refusal is None or is_there
 
 
 @dataclass(frozen=True)
@@ -57,12 +60,12 @@ class Asked:
     validator: OperandAsked
 
     @classmethod
-    def of(cls, policy: ClusterPolicy) -> Self:
+    def of(cls, policy: ClusterPolicy, held_back: HeldBack) -> Self:
         return cls(
             policy,
             asked_version(policy),
-            plugin=OperandAsked.of(DEVICE_PLUGIN, policy),
-            toolkit=OperandAsked.of(TOOLKIT, policy),
-            feature_discovery=OperandAsked.of(FEATURE_DISCOVERY, policy),
-            validator=OperandAsked.of(VALIDATOR, policy),
+            plugin=OperandAsked.of(DEVICE_PLUGIN, policy, held_back),
+            toolkit=OperandAsked.of(TOOLKIT, policy, held_back),
+            feature_discovery=OperandAsked.of(FEATURE_DISCOVERY, policy, held_back),
+            validator=OperandAsked.of(VALIDATOR, policy, held_back),
         )

@@ -21,7 +21,7 @@ from gpuready.controller.labelling.decision import has_gpu, is_gpu_node
 from gpuready.controller.labelling.loop import labels_to_be
 from gpuready.controller.loop import Loop
 from gpuready.controller.nodes import condition
-from gpuready.controller.nodes.asked import Asked, OperandAsked
+from gpuready.controller.nodes.asked import Asked, HeldBack, OperandAsked
 from gpuready.controller.nodes.desired import ConfigSource, Spec, desired_spec
 from gpuready.controller.nodes.driver_pod import config_of, driver_trouble
 from gpuready.controller.nodes.grants import Grant, RollOut, asks, granted_to, holds_gpus, request_of
@@ -33,6 +33,8 @@ from gpuready.kube.client import KubeClient
 from gpuready.kube.errors import AlreadyExists, NotFound
 from gpuready.kube.resources import GPU_NODES
 from gpuready.kube.trimmed import Node, Pod
+from gpuready.operands.device_plugin.manifest import DAEMONSET as PLUGIN_SET
+from gpuready.operands.toolkit.manifest import DAEMONSET as TOOLKIT_SET
 
 WORKERS = 8
 # An agent that restarts is back within this time; only a longer silence is worth a condition.
@@ -59,6 +61,7 @@ class NodesLoop(Loop):
         self._silent_since: dict[str, float] = {}
         self._echoes, self._silence_echoes = Echoes(), Echoes()
         self._asked: Asked | None = None
+        self._held_back: HeldBack = {}
         self._source: tuple[object, ConfigSource] | None = None  # made of which ConfigMap
         self._labels = labels or Round()
         self._labels.when_over(self._on_labels)
@@ -186,7 +189,7 @@ class NodesLoop(Loop):
 
     def _asked_by(self, policy: ClusterPolicy) -> Asked:
         if self._asked is None or self._asked.policy is not policy:
-            self._asked = Asked.of(policy)
+            self._asked = Asked.of(policy, self._held_back)
         return self._asked
 
     def _config_source(self, policy: ClusterPolicy) -> ConfigSource | None:
@@ -230,6 +233,12 @@ class NodesLoop(Loop):
         except NotFound:
             return
         self._log.info("GPUNode deleted", node=name, reason=reason)
+
+    def hold_back(self, refused: HeldBack) -> None:
+        """What of the policy is not applied: a node must not wait for pods that will not come."""
+        if refused != self._held_back:
+            self._held_back, self._asked = dict(refused), None
+            self._all()
 
     # --- silence -----------------------------------------------------------------------------------------
 
@@ -307,8 +316,12 @@ class NodesLoop(Loop):
                     self._roll_out = None  # its agent may have fallen silent, or speak again
 
     def _on_daemonset(self, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
-        """Another way of installing the driver makes those outdated that run."""
-        if config_of(old) != config_of(new):
+        """Another way of installing the driver makes those outdated that run.
+
+        And one that comes or goes while its operand is held back is what a node was told of.
+        """
+        came_or_went = (old is None) != (new is None)
+        if config_of(old) != config_of(new) or (came_or_went and self._held_back):
             self._all()
 
     def _on_configmap(self, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
@@ -369,21 +382,34 @@ def spec_of(
         now,
         driver_trouble=trouble,
         plugin_refusal=asked.plugin.refusal,
-        runs_plugin=asked.plugin.runs_own(labels, now.get("devicePlugin") or {}),
+        runs_plugin=asked.plugin.runs_own(labels, is_there=_is_ours(find_daemonset(PLUGIN_SET))),
         runs_original_plugin=asked.plugin.runs_original,
-        toolkit=toolkit_wish(asked.toolkit, labels, now.get("toolkit") or {}, grant),
-        writes_feature_labels=asked.feature_discovery.runs_own(labels, now.get("featureLabels") or {}),
+        toolkit=toolkit_wish(
+            asked.toolkit,
+            asked.toolkit.runs_own(labels, is_there=_is_ours(find_daemonset(TOOLKIT_SET))),
+            now.get("toolkit") or {},
+            grant,
+        ),
+        writes_feature_labels=asked.feature_discovery.runs_own(
+            labels, is_there=bool((now.get("featureLabels") or {}).get("enabled"))
+        ),
         writes_gates=not asked.validator.runs_original,
     )
 
 
+def _is_ours(daemonset: Mapping[str, Any] | None) -> bool:
+    """The original's pods have the same names as ours, and their programs do not speak to our node agent."""
+    containers = daemonset["spec"]["template"]["spec"]["containers"] if daemonset else ()
+    return any((each.get("command") or [""])[0] == "gpuready" for each in containers)
+
+
 def toolkit_wish(
-    asked: OperandAsked, labels: Mapping[str, str], before: Mapping[str, Any], grant: Grant | None
+    asked: OperandAsked, runs_own: bool, before: Mapping[str, Any], grant: Grant | None
 ) -> Spec | None:
     """None where no toolkit is to run, as long as none ran: a node without one is not written again."""
     if asked.runs_original:
         return {"enabled": False, "original": True}
-    if not asked.runs_own(labels, before):
+    if not runs_own:
         return {"enabled": False} if before else None
     given = grant or Grant(str(before.get("grant") or ""))
     told = {"grant": given.id, "heldBy": given.held_by}

@@ -181,6 +181,7 @@ class PolicyLoop(Loop):
     def _plan(self, active: ActivePolicy, policy: ClusterPolicy) -> Plan:
         plan = plan_of(active, policy, self._view(), self._current.ignored())
         self._referred_to = plan.referred_to
+        self._nodes.hold_back(plan.refusals)
         self._log_bugs(plan)
         return plan
 
@@ -436,7 +437,8 @@ class PolicyLoop(Loop):
         for cache in (*caches.owned.values(), *others):
             cache.add_handler(lambda old, new: self._wake())
         caches.own_namespace.add_handler(self._on_namespace)
-        caches.nfd.add_handler(self._on_nfd)
+        for nfd in caches.nfd:
+            nfd.add_handler(self._on_nfd)
         caches.configmaps.add_handler(self._on_config)
         for named in (caches.secrets, caches.priority_classes):
             named.add_handler(self._on_existing)

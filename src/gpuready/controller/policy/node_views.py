@@ -25,7 +25,8 @@ class NodeViews:
         self._by_nfd = False
         caches.nodes.add_handler(self._on_node)
         caches.own_pods.add_handler(self._on_pod)
-        caches.nfd.add_handler(self._on_nfd)
+        for nfd in caches.nfd:
+            nfd.add_handler(self._on_nfd)
 
     def all(self) -> list[NodeView]:
         nodes = self._caches.nodes.values()

@@ -71,9 +71,14 @@ class Plan:
         return {key_of(obj) for obj in self.objects}
 
     @property
+    def refusals(self) -> dict[str, Refusal]:
+        """By operand: why we cannot run it as asked."""
+        return {plan.operand.name: plan.refusal for plan in self.operands if plan.refusal}
+
+    @property
     def refused(self) -> set[str]:
-        """Operands that we cannot run as asked: what runs of them is left as it is."""
-        return {plan.operand.name for plan in self.operands if plan.refusal}
+        """Of these, what runs is left as it is."""
+        return set(self.refusals)
 
 
 def plan_of(

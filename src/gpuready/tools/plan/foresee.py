@@ -100,7 +100,8 @@ def _followed(
     sets = _daemonsets(plan, look, changed, left)
     moved = pods.pod_changes(sets, _labelled(look.nodes, outlooks), look.own_pods)
     found = {each.name: each.desired for each in sets if each.desired is not None}
-    wishes = [nodes.gpu_node_change(each, around, found.get) for each in outlooks]
+    told = replace(around, asked=Asked.of(policy, plan.refusals))
+    wishes = [nodes.gpu_node_change(each, told, found.get) for each in outlooks]
     refusal = plan.agent_refusal
     return Forecast(
         policy=active.name,
@@ -127,7 +128,7 @@ def _surroundings(policy: ClusterPolicy, look: Look) -> Surroundings:
             by_node.setdefault(read.node_name, []).append(read)
     # Where nobody can look, a host without a driver is the likeliest; `_remarks` says so.
     return Surroundings(
-        Asked.of(policy), _config_source(policy, look), by_node, "none" if look.offline else ""
+        Asked.of(policy, {}), _config_source(policy, look), by_node, "none" if look.offline else ""
     )
 
 

@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 
 from gpuready import names
-from gpuready.controller.caches import OWNED_KINDS, is_nfd_worker
+from gpuready.controller.caches import OWNED_KINDS
+from gpuready.controller.nfd import is_nfd_worker
 from gpuready.controller.nodes.summary import GPUNodeSummary, decode_gpunode
 from gpuready.controller.policy.plan import Key, key_of
 from gpuready.errors import UsageError
@@ -141,7 +142,7 @@ async def gather(client: KubeClient, namespace: str, image: str = "") -> Look:
         configmaps={obj["metadata"]["name"]: obj for obj in configmaps},
         owned=ours,
         originals=originals,
-        nfd_may_run=any(map(is_nfd_worker, await _found(client, DAEMONSETS, labels=names.NFD_SELECTOR))),
+        nfd_may_run=any(map(is_nfd_worker, await _nfd(client))),
         existing={**existing, CONFIGMAPS.kind: {obj["metadata"]["name"] for obj in configmaps}},
         pods=pods,
         crds=await _crds(client),
@@ -202,6 +203,12 @@ async def _found(
     except NotFound:
         return []
     return items
+
+
+async def _nfd(client: KubeClient) -> list[Object]:
+    selectors = names.NFD_SELECTORS
+    found = await asyncio.gather(*(_found(client, DAEMONSETS, labels=each) for each in selectors))
+    return [obj for each in found for obj in each]
 
 
 async def _unlabelled(client: KubeClient, namespace: str) -> list[Object]:

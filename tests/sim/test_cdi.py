@@ -79,7 +79,8 @@ async def test_the_toolkit_writes_specs_follows_mig_and_driver_and_cleans_up(nod
         await until(lambda: "its module" in json.dumps(record(node)))
         assert "550.163.01" in json.dumps(spec(node))  # the last good one, which is told to be stale
         reason = f"the driver's library is 570.86.10 and its module {VERSION}"
-        assert specs.problems[0] == f"the CDI spec of nvidia.com/gpu is stale: {reason}"
+        kept = record(node)["kinds"]["nvidia.com/gpu"]
+        assert (kept["stale"], kept["reason"]) == (True, reason)
         stale = cdi(node, "check")
         assert stale.returncode == 1
         assert reason in stale.stdout

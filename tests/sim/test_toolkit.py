@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import io
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 import pytest_asyncio
 import yaml
 
+from gpuready.cli import main
 from gpuready_sim.client import EVENTS, NODES, Resource
 from gpuready_sim.cluster.handle import Cluster
 from gpuready_sim.containerd import merge
@@ -168,6 +171,42 @@ async def _repair_is_told(cluster: Cluster) -> bool:
     events, _ = await cluster.client.list(EVENTS, "default")
     said = [event["message"] for event in events if event["reason"] == "RuntimeConfigRepaired"]
     return any(f"/{HIDING} was changed by others" in message for message in said)
+
+
+async def test_specs_that_are_not_whole_are_told_by_node_and_doctor_live_and_saved(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    folder = cluster.node_root("new") / "var/run/cdi"
+    foreign = folder / "nvidia.yaml"
+    edits = {"deviceNodes": [{"path": "/dev/nvidia0"}]}
+    device = {"name": "0", "containerEdits": edits}
+
+    foreign.write_text(yaml.safe_dump({"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [device]}))
+    taken = await cluster.wait(GPU_NODES, "new", until=toolkit_is("degraded", "CdiNamesTaken"))
+    bundle = tmp_path / "bundle.json"
+    live = await gpuready("doctor", "--kubeconfig", str(cluster.kubeconfig), "--save-bundle", str(bundle))
+    saved = await gpuready("doctor", "--bundle", str(bundle))
+
+    assert "/var/run/cdi/nvidia.yaml defines the same names" in toolkit_of(taken)["message"]
+    assert toolkit_of(taken)["nextStep"].startswith("remove /var/run/cdi/nvidia.yaml")
+    for said in (live, saved):
+        assert "warn  node/new  toolkit  containerd 2.2.1 knows the handlers; the CDI spec of" in said
+        assert "next  remove /var/run/cdi/nvidia.yaml" in said
+
+    # The device plugin's names are those that pods get: with them in doubt no pod would start.
+    foreign.write_text((folder / "k8s.device-plugin.nvidia.com-gpu.json").read_text())
+    broken = await cluster.wait(GPU_NODES, "new", until=toolkit_is("broken", "CdiNameConflict"))
+    assert "no runtime takes either" in toolkit_of(broken)["message"]
+
+    foreign.unlink()
+    await cluster.wait(GPU_NODES, "new", until=toolkit_is("ok"))
+
+
+async def gpuready(*words: str) -> str:
+    """What the command prints."""
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        await asyncio.to_thread(main, words)
+    return out.getvalue()
 
 
 async def test_an_uninstall_leaves_the_files_as_they_were(cluster: Cluster) -> None:

@@ -1,15 +1,17 @@
-"""Does the node's container runtime know the handlers of GPU pods, and inject CDI devices.
+"""Does the node's container runtime know the handlers of GPU pods, and do the CDI names of the node resolve.
 
-Pure. Facts: the toolkit's own record, and what the control plane wants. What the running daemon answers
-counts; its files, looked at by the toolkit, explain it.
+Pure. Facts: the toolkit's own record, what the control plane wants, and the spec files. What the running
+daemon answers counts; its files, looked at by the toolkit, explain it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
+from gpuready.chain.cdi_specs import SpecFacts, SpecProblem, problems_of
+from gpuready.chain.cdi_support import RunningRuntime, support
 from gpuready.chain.device_plugin import Problem
 from gpuready.chain.verdict import Link, State, Verdict
 
@@ -18,6 +20,8 @@ _WAITS = "WaitingFor"  # reasons that may end by themselves
 _PAUSED = "paused"
 _LABEL = "nvidia.com/gpu.deploy.container-toolkit"
 _DAEMON_SET = "nvidia-container-toolkit-daemonset"
+_LOOK = f"look at the pod of DaemonSet {_DAEMON_SET} on this node, if this lasts"
+_MOST_EVIDENCE = 5
 
 
 @dataclass(frozen=True)
@@ -25,9 +29,11 @@ class ToolkitRecord:
     """The toolkit's record file of this boot.
 
     whole     the running daemon knows the handlers, and the files say so too
+    programs  behind its handlers
     cdi       it injects CDI devices; None = it does not say
+    lacks     what the running daemon does not know yet
     notes     what is in its files and has no effect, with the file's name
-    specs     what is wrong with the node's CDI specs
+    specs     why nobody keeps the node's CDI specs now
     """
 
     runtime: str = ""
@@ -35,7 +41,9 @@ class ToolkitRecord:
     config: str = ""
     whole: bool = False
     handlers: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
     cdi: bool | None = None
+    lacks: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     specs: tuple[str, ...] = ()
     problem: Problem | None = None
@@ -49,7 +57,9 @@ class ToolkitRecord:
             config=str(runtime.get("config") or ""),
             whole=bool(row.get("whole")),
             handlers=tuple(row.get("handlers") or ()),
+            programs=tuple(row.get("programs") or ()),
             cdi=row.get("cdi"),
+            lacks=tuple(row.get("lacks") or ()),
             notes=tuple(row.get("notes") or ()),
             specs=tuple(row.get("specs") or ()),
             problem=Problem.from_json(row.get("problem")),
@@ -65,7 +75,9 @@ class ToolkitFacts:
     gate          the gate toolkit-ready is there
     record        None when this boot's toolkit has not written one
     deploy_label  value of nvidia.com/gpu.deploy.container-toolkit ("" = absent)
-    settled       nothing of the above has changed for a while
+    specs         the CDI specs as they lie on the node
+    strategies    by which the device plugin hands out GPUs; () = it has not said
+    has_driver    the driver's link is whole: else files are missing for that reason, and that link says so
     """
 
     wanted: bool | None = None
@@ -73,7 +85,9 @@ class ToolkitFacts:
     gate: bool = False
     record: ToolkitRecord | None = None
     deploy_label: str = "true"
-    settled: bool = True
+    specs: SpecFacts = field(default_factory=SpecFacts)
+    strategies: tuple[str, ...] = ()
+    has_driver: bool = True
 
 
 def judge(facts: ToolkitFacts) -> Verdict:
@@ -89,6 +103,8 @@ def judge(facts: ToolkitFacts) -> Verdict:
         _without_record(facts)
         or _with_a_problem(facts)
         or _not_whole(facts)
+        or _without_cdi(facts)
+        or _with_specs_that_stop_pods(facts)
         or _with_hidden_settings(facts)
         or _with_wrong_specs(facts)
         or _known(facts)
@@ -97,9 +113,9 @@ def judge(facts: ToolkitFacts) -> Verdict:
 
 def _by_the_original(facts: ToolkitFacts) -> Verdict:
     if facts.gate:
-        return _verdict(State.OK, "ToolkitReady", "NVIDIA's validator has found the toolkit ready")
-    step = f"look at the pod of DaemonSet {_DAEMON_SET} on this node, if this lasts"
-    return _verdict(State.WAITING, "ToolkitNotReady", "NVIDIA's toolkit is not ready yet", next_step=step)
+        ready = _verdict(State.OK, "ToolkitReady", "NVIDIA's validator has found the toolkit ready")
+        return _with_specs_that_stop_pods(facts) or _with_wrong_specs(facts) or ready
+    return _verdict(State.WAITING, "ToolkitNotReady", "NVIDIA's toolkit is not ready yet", next_step=_LOOK)
 
 
 def _without_record(facts: ToolkitFacts) -> Verdict | None:
@@ -109,7 +125,7 @@ def _without_record(facts: ToolkitFacts) -> Verdict | None:
         State.WAITING,
         "ToolkitNotStarted",
         "the container toolkit has not reported since this boot",
-        next_step=f"look at the pod of DaemonSet {_DAEMON_SET} on this node, if this lasts",
+        next_step=_LOOK,
     )
 
 
@@ -134,7 +150,19 @@ def _not_whole(facts: ToolkitFacts) -> Verdict | None:
     if record.whole:
         return None
     said = f"{_named(record)} is being taught the handlers of GPU pods"
-    return _verdict(State.WAITING, "ToolkitWorking", said, evidence=record.notes)
+    lacks = tuple(f"still: {each}" for each in record.lacks)
+    return _verdict(State.WAITING, "ToolkitWorking", said, evidence=(*lacks, *record.notes), next_step=_LOOK)
+
+
+def _without_cdi(facts: ToolkitFacts) -> Verdict | None:
+    """The device plugin names CDI devices, and the runtime would start the container without them."""
+    record = _record(facts)
+    runtime = RunningRuntime(record.runtime, record.version, record.cdi, record.programs)
+    found = support(facts.strategies, runtime)
+    if found.usable or not found.why:
+        return None
+    step = f"{found.next_step}; the file is {record.config}" if record.config else found.next_step
+    return _verdict(State.BROKEN, "CdiNotEnabled", found.why[0], found.why[1:], step)
 
 
 def _with_hidden_settings(facts: ToolkitFacts) -> Verdict | None:
@@ -151,18 +179,29 @@ def _with_hidden_settings(facts: ToolkitFacts) -> Verdict | None:
     )
 
 
+def _with_specs_that_stop_pods(facts: ToolkitFacts) -> Verdict | None:
+    if not facts.has_driver:
+        return None
+    found = problems_of(facts.specs)
+    return _of_specs(facts, State.BROKEN, found) if found and found[0].stops_pods else None
+
+
 def _with_wrong_specs(facts: ToolkitFacts) -> Verdict | None:
     """The device plugin's own names resolve all the same: this concerns nvidia.com/gpu and management."""
-    record = _record(facts)
-    if not record.specs:
-        return None
-    return _verdict(
-        State.DEGRADED,
-        "CdiSpecsNotTrue",
-        f"{_named(record)} knows the handlers; {record.specs[0]}",
-        evidence=record.specs[1:],
-        next_step="mend what it names and the spec is written anew; on the node: gpuready cdi check",
-    )
+    record = facts.record
+    if record is not None and record.specs:
+        said = f"{_named(record)} knows the handlers; {record.specs[0]}"
+        return _verdict(State.DEGRADED, "CdiSpecsNotKept", said, record.specs[1:], _LOOK)
+    found = problems_of(facts.specs)
+    return _of_specs(facts, State.DEGRADED, found) if found else None
+
+
+def _of_specs(facts: ToolkitFacts, state: State, found: list[SpecProblem]) -> Verdict:
+    first, others = found[0].problem, [each.problem for each in found[1:]]
+    about = f"{_named(facts.record)} knows the handlers; " if facts.record else ""
+    more = tuple(f"{each.reason}: {each.message}" for each in others[:_MOST_EVIDENCE])
+    evidence = (*first.evidence[:_MOST_EVIDENCE], *more)
+    return _verdict(state, first.reason, f"{about}{first.message}", evidence, first.next_step)
 
 
 def _known(facts: ToolkitFacts) -> Verdict:
@@ -183,6 +222,6 @@ def _record(facts: ToolkitFacts) -> ToolkitRecord:
 
 
 def _verdict(
-    state: State, reason: str, message: str, *, evidence: tuple[str, ...] = (), next_step: str = ""
+    state: State, reason: str, message: str, evidence: tuple[str, ...] = (), next_step: str = ""
 ) -> Verdict:
     return Verdict(Link.TOOLKIT, state, reason, message, evidence, next_step)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -75,6 +77,21 @@ class Tree:
             return os.path.exists(self._resolved(str(path)))
         except (OSError, ValueError):  # ValueError: no path has a NUL in it
             return False
+
+    def missing(self, paths: Iterable[str]) -> list[str]:
+        """Those of many paths that do not exist; their folders, mostly the same few, are resolved once."""
+        folders: dict[str, str] = {}
+        return [path for path in paths if not self._is_there(path, folders)]
+
+    def _is_there(self, path: str, folders: dict[str, str]) -> bool:
+        folder, _, name = path.rpartition("/")
+        try:
+            if folder not in folders:
+                folders[folder] = self._resolved(folder)
+            is_link = stat.S_ISLNK(os.lstat(f"{folders[folder]}/{name}").st_mode)
+        except (OSError, ValueError):
+            return self.exists(path) if name in ("", ".", "..") else False
+        return self.exists(path) if is_link else True
 
     def names_in(self, path: str | Path) -> list[str]:
         """Sorted names in a directory; [] when there is none."""

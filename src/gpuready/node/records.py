@@ -34,6 +34,7 @@ PLUGIN_RECORD = {
     "config": {"name": str, "error": _PROBLEM},
     "problem": _PROBLEM,
     "cdi": {"driverVersion": str},
+    "strategies": [str],
     "allocations": {"count": int, "repeated": [Needed(_REPEATED, ("resource", "ids", "time"))]},
 }
 
@@ -56,6 +57,7 @@ TOOLKIT_RECORD = {
     "runtime": {"name": str, "layout": str, "version": str, "config": str, "socket": str},
     "whole": bool,
     "handlers": [str],
+    "programs": [str],
     "cdi": bool,
     "lacks": [str],
     "notes": [str],

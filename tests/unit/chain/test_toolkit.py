@@ -45,11 +45,25 @@ def facts(**changes: object) -> ToolkitFacts:
             id="another file hides what the administrator wrote",
         ),
         pytest.param(
-            facts(record=record(specs=("the CDI spec of nvidia.com/gpu is stale: NVML does not answer",))),
+            facts(record=record(specs=("the CDI specs are not followed: No space left on device",))),
             State.DEGRADED,
-            "CdiSpecsNotTrue",
-            "knows the handlers; the CDI spec of nvidia.com/gpu is stale: NVML does not answer",
-            id="the CDI specs are of an earlier state",
+            "CdiSpecsNotKept",
+            "knows the handlers; the CDI specs are not followed: No space left on device",
+            id="nobody keeps the CDI specs",
+        ),
+        pytest.param(
+            facts(record=record(cdi=False), strategies=("cdi-annotations", "cdi-cri")),
+            State.BROKEN,
+            "CdiNotEnabled",
+            "containerd 1.7.24 has enable_cdi = false: it ignores cdi-annotations",
+            id="the device plugin names CDI devices and the runtime takes none",
+        ),
+        pytest.param(
+            facts(record=record(cdi=False), strategies=("envvar",)),
+            State.OK,
+            "HandlersKnown",
+            "CDI is not enabled",
+            id="no CDI, and nobody needs it",
         ),
         pytest.param(facts(wanted=False), State.NOT_CHECKED, "Disabled", "does not want", id="not wanted"),
         pytest.param(
@@ -104,6 +118,20 @@ def test_what_is_judged_of_the_runtime(given, state, reason, said):
 
     assert (found.state, found.reason) == (state, reason)
     assert said in found.message
+
+
+def test_what_lacks_cdi_names_the_key_and_the_file():
+    found = judge(facts(record=record(cdi=False), strategies=("cdi-cri",)))
+
+    assert "enable_cdi = true" in found.next_step
+    assert found.next_step.endswith("the file is /etc/containerd/config.toml")
+
+
+def test_a_toolkit_at_work_says_what_the_daemon_lacks_and_where_to_look():
+    found = judge(facts(record=record(whole=False, lacks=("CDI is not enabled",))))
+
+    assert found.evidence == ("still: CDI is not enabled",)
+    assert "DaemonSet nvidia-container-toolkit-daemonset" in found.next_step
 
 
 def test_a_problem_brings_what_the_files_say_as_evidence():

@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +19,7 @@ from gpuready.gpu.cdi.schema import problems_in
 from gpuready.gpu.tree import Tree
 from gpuready.yaml_text import YamlError, parse_yaml
 
+_SETTLED_NS = 1_000_000_000  # a file system tells times in steps of some milliseconds
 _MOST_BYTES = 16 * 2**20  # a spec of a node with 16 GPUs in 7 partitions each has less than one
 
 
@@ -60,8 +62,45 @@ class Installed:
         return [name.removeprefix(prefix) for name in self.devices if name.startswith(prefix)]
 
 
-def read_installed(host: Tree, directories: Sequence[str] = names.CDI_DIRS) -> Installed:
-    """directories  the later one counts where both define a name."""
+class SpecReader:
+    """Reads the same directories again and again; a file that is as it was is not parsed anew."""
+
+    def __init__(self, host: Tree) -> None:
+        self._host = host
+        self._known: dict[str, tuple[tuple[int, ...], File]] = {}
+
+    def read(self, directories: Sequence[str] = names.CDI_DIRS) -> Installed:
+        before, self._known = self._known, {}
+
+        def look(host: Tree, path: str, priority: int) -> File:
+            stamp = _stamp(host, path)
+            known = before.get(path)
+            file = known[1] if known and stamp and known[0] == stamp else read_file(host, path, priority)
+            if stamp:
+                self._known[path] = stamp, file
+            return file
+
+        return read_installed(self._host, directories, look)
+
+
+def _stamp(host: Tree, path: str) -> tuple[int, ...]:
+    """What differs when a file does; () for one that was changed just now: it may change again unseen."""
+    try:
+        status = host.resolve(path).stat()
+    except OSError:
+        return ()
+    if time.time_ns() - status.st_ctime_ns < _SETTLED_NS:
+        return ()
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def read_installed(
+    host: Tree,
+    directories: Sequence[str] = names.CDI_DIRS,
+    look: Callable[[Tree, str, int], File] | None = None,
+) -> Installed:
+    """directories  the later one counts where both define a name; look  reads one file."""
+    look = look or read_file
     files: list[File] = []
     unread: list[tuple[str, str]] = []
     seen: set[str] = set()
@@ -77,15 +116,21 @@ def read_installed(host: Tree, directories: Sequence[str] = names.CDI_DIRS) -> I
         if real in seen:  # one directory by two names would be in conflict with itself
             continue
         seen.add(real)
-        files += _read_all(host, directory, entries, priority)
+        files += _read_all(host, directory, entries, priority, look)
     return _counted(files, tuple(unread))
 
 
-def _read_all(host: Tree, directory: str, entries: Iterable[str], priority: int) -> Iterator[File]:
+def _read_all(
+    host: Tree,
+    directory: str,
+    entries: Iterable[str],
+    priority: int,
+    look: Callable[[Tree, str, int], File],
+) -> Iterator[File]:
     for name in entries:
         path = f"{directory}/{name}"
         if name.endswith((".json", ".yaml")) and not host.resolve_if_possible(path).is_dir():
-            yield read_file(host, path, priority)
+            yield look(host, path, priority)
 
 
 def read_file(host: Tree, path: str, priority: int = 0) -> File:

@@ -103,7 +103,7 @@ def scan_driver(
 
 def missing_paths(host: Tree, paths: Iterable[str]) -> list[str]:
     """Those that do not exist on the host: a spec with one of them stops every container."""
-    return [path for path in paths if not host.exists(path)]
+    return host.missing(paths)
 
 
 class Nodes:

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from gpuready import names
+from gpuready.chain.cdi_specs import CANNOT_WRITE, DEFINES_TOO
 from gpuready.gpu.cdi.build import Built
-from gpuready.gpu.cdi.installed import read_installed
+from gpuready.gpu.cdi.installed import SpecReader
 from gpuready.gpu.cdi.model import Spec
 from gpuready.gpu.tree import Tree
 from gpuready.node.files import find_object, read_regular, write_atomic, write_if_changed
@@ -23,8 +24,6 @@ from gpuready.shape import Each, Needed
 
 RECORD_NAME = "cdi.json"
 _MODE = 0o644
-_CANNOT_WRITE = "cannot write"
-_DEFINES_TOO = "defines the same names"
 _KIND = Needed({"file": str, "digest": str, "devices": int, "stale": bool, "reason": str}, ("file", "digest"))
 _SHAPE = {"bootId": str, "kinds": Each(_KIND)}
 
@@ -67,7 +66,7 @@ class Outcome:
     @property
     def is_unwritten(self) -> bool:
         """A spec is there to be written, and the disk or its rights did not allow it."""
-        return any(kept.reason.startswith(_CANNOT_WRITE) for kept in self.kinds.values())
+        return any(kept.reason.startswith(CANNOT_WRITE) for kept in self.kinds.values())
 
     @property
     def problems(self) -> list[str]:
@@ -96,6 +95,7 @@ class SpecFiles:
         self.folder = folder
         self._record = record
         self._boot_id = boot_id
+        self._reader = SpecReader(host)
         self._names_built: frozenset[str] = frozenset()  # as last built, written or not
 
     def bring_up_to_date(self, built: Sequence[Built]) -> Outcome:
@@ -122,12 +122,12 @@ class SpecFiles:
         What we could not write is no disturbance: it is tried again, in its time.
         """
         kept = read_record(self._record).values()
-        whole = [each for each in kept if each.digest and (not each.reason or _DEFINES_TOO in each.reason)]
+        whole = [each for each in kept if each.digest and (not each.reason or DEFINES_TOO in each.reason)]
         if any(self._digest(each.file) != each.digest for each in whole):
             return True
         taken = self._taken_by_others()
         crossed = any(name in taken for name in self._names_built)
-        return crossed != any(_DEFINES_TOO in each.reason for each in kept)
+        return crossed != any(DEFINES_TOO in each.reason for each in kept)
 
     def remove_all(self) -> list[str]:
         """Take away what we wrote and nobody changed since; the record goes too."""
@@ -144,7 +144,7 @@ class SpecFiles:
         reason = ""
         if others:
             files = " and ".join(sorted({path for _, path in others}))
-            reason = f"{files} {_DEFINES_TOO}, and of two none would count"
+            reason = f"{files} {DEFINES_TOO}, and of two none would count"
         if not spec["devices"]:
             if before and self._remove(before):
                 changed.append(file)
@@ -155,7 +155,7 @@ class SpecFiles:
         try:
             wrote = write_if_changed(self._seen(file), content, _MODE)
         except OSError as exc:
-            return self._stale(before or Kept(file), f"{_CANNOT_WRITE} {file}: {exc.strerror}", left_out)
+            return self._stale(before or Kept(file), f"{CANNOT_WRITE} {file}: {exc.strerror}", left_out)
         if wrote:
             changed.append(file)
         return Kept(file, digest_of(content), len(spec["devices"]), reason=reason, left_out=left_out)
@@ -168,7 +168,7 @@ class SpecFiles:
         """Qualified name -> file of another program, in the directory that we write to."""
         ours = {file_of(kind) for kind in (names.GPU_CDI_KIND, names.MANAGEMENT_CDI_KIND)}
         ours |= {kept.file for kept in read_record(self._record).values()}
-        installed = read_installed(self._host, names.CDI_DIRS[-1:])
+        installed = self._reader.read(names.CDI_DIRS[-1:])
         return {name: file.path for file in installed.files if file.path not in ours for name in file.names()}
 
     def _remove(self, kept: Kept) -> bool:

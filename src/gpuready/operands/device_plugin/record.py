@@ -38,6 +38,7 @@ def record_of(
         "driver": {"module": facts.module, "library": facts.library},
         "problem": problem.to_json() if problem else None,
         "cdi": dict(cdi) if cdi else None,
+        "strategies": list(facts.chosen.effective.strategies) if facts.chosen.effective else [],
         "allocations": dict(allocations or {}),
     }
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from gpuready import names
 from gpuready.chain import device_plugin, discovery, driver, toolkit
+from gpuready.chain.cdi_specs import SpecFacts
 from gpuready.chain.device_plugin import PluginFacts
 from gpuready.chain.discovery import DiscoveryFacts
 from gpuready.chain.driver import DriverFacts, Owner
@@ -37,6 +38,7 @@ class View:
     operands    what daemons say that no link speaks for, as rows of GPUNode.status.operands
     toolkit     the toolkit's record of this boot, likewise
     toolkit_gate  the gate toolkit-ready is there
+    specs       the CDI specs as they lie here
     held        replicas that pods hold, by uuid of the GPU; None when the kubelet was not asked
     settled     nothing about plugin and kubelet has changed for a while
     """
@@ -53,6 +55,7 @@ class View:
     operands: tuple[Mapping[str, Any], ...] = ()
     toolkit: Mapping[str, Any] | None = None
     toolkit_gate: bool = False
+    specs: SpecFacts = field(default_factory=SpecFacts)
     held: Mapping[str, int] | None = None
     settled: bool = True
     label_source: LabelSource = LabelSource.AGENT
@@ -73,7 +76,7 @@ class Judgement:
 def judge(view: View) -> Judgement:
     """All links of this node. "reporting" is judged from outside, by those who do or do not hear from us."""
     driver_verdict = driver.judge(replace(view.driver, trouble=view.wishes.driver_trouble))
-    toolkit_verdict = toolkit.judge(_toolkit_facts(view))
+    toolkit_verdict = toolkit.judge(_toolkit_facts(view, driver_verdict))
     verdicts = (
         discovery.judge(_discovery_facts(view)),
         driver_verdict,
@@ -126,7 +129,7 @@ def _plugin_facts(view: View, driver_verdict: Verdict, toolkit_verdict: Verdict)
     )
 
 
-def _toolkit_facts(view: View) -> ToolkitFacts:
+def _toolkit_facts(view: View, driver_verdict: Verdict) -> ToolkitFacts:
     labels = view.node.metadata.labels if view.node else {}
     return ToolkitFacts(
         wanted=view.wishes.toolkit_wanted,
@@ -134,6 +137,9 @@ def _toolkit_facts(view: View) -> ToolkitFacts:
         gate=view.toolkit_gate,
         record=toolkit_files.record_of(view.toolkit),
         deploy_label=labels.get(names.DEPLOY_TOOLKIT, ""),
+        specs=view.specs,
+        strategies=tuple((view.record or {}).get("strategies") or ()),
+        has_driver=driver_verdict.is_whole,
     )
 
 

@@ -13,12 +13,14 @@ from typing import Any
 
 from gpuready import names
 from gpuready.chain import driver
+from gpuready.chain.cdi_specs import SpecFacts, problems_of
 from gpuready.kube.cache import WatchCache
 from gpuready.kube.trimmed import Node
 from gpuready.node import desired, gates, operand_records
 from gpuready.node.links import device_plugin as plugin_files
 from gpuready.node.links import discovery as machine_files
 from gpuready.node.links import toolkit as toolkit_files
+from gpuready.node.links.cdi_specs import SpecLook
 from gpuready.node.links.driver import DriverLink, KernelLook, Look, paths_to_watch
 from gpuready.node.root import Root, boot_id
 from gpuready.operands.node_agent import wishes as wishing
@@ -28,6 +30,7 @@ from gpuready.operands.node_agent.settings import Settings
 from gpuready.operands.node_agent.wishes import PLUGIN, TOOLKIT, Wishes
 
 PATIENCE_S = 3.0
+SPECS_SETTLE_S = 1.0
 GpuNode = dict[str, Any]
 
 
@@ -70,6 +73,9 @@ class Observer:
         self._kernel_look = KernelLook(self._host)
         self._kernel = self._kernel_look.stamp()
         self._settling = Settling(settings.settle_s)
+        self._spec_look = SpecLook(self._host, self.records_dir)
+        self._specs: SpecFacts | None = None
+        self._specs_settling = Settling(SPECS_SETTLE_S)
         self._known_of_devices: Any = None
 
     # --- where things are --------------------------------------------------------------------------------
@@ -113,6 +119,7 @@ class Observer:
             desired.path_of(self.desired_dir, TOOLKIT),
             self.toolkit_journal,
             self.cdi_file,
+            *self._spec_look.paths(),
         ]
 
     # --- looking -----------------------------------------------------------------------------------------
@@ -156,6 +163,7 @@ class Observer:
             operands=operand_records.find_rows(self.records_dir, self.boot_id),
             toolkit=toolkit_files.find_record_row(self.records_dir, self.boot_id),
             toolkit_gate=toolkit_files.has_gate(self.gates_dir),
+            specs=self._settled_specs(),
             settled=self._settling.is_settled(stamp, self._clock()),
             label_source=source_of(self._settings.label_source, node.metadata.annotations if node else {}),
         )
@@ -169,8 +177,17 @@ class Observer:
     @property
     def due_at(self) -> float:
         """When another look is worthwhile although nothing has happened."""
-        times = [self._settling.due_at, self.link.asks_again_at, self._started_at + PATIENCE_S]
+        settling = (self._settling.due_at, self._specs_settling.due_at)
+        times = [*settling, self.link.asks_again_at, self._started_at + PATIENCE_S]
         return min((time for time in times if time > self._clock()), default=float("inf"))
+
+    def _settled_specs(self) -> SpecFacts:
+        """As they have been for a while: a file that is removed is back before anybody need hear of it."""
+        found = self._spec_look.look()
+        is_settled = self._specs_settling.is_settled(problems_of(found), self._clock())
+        if is_settled or self._specs is None:
+            self._specs = found
+        return self._specs
 
     def _api_is_known(self) -> bool:
         synced = self._nodes.synced and self._gpu_nodes.synced

@@ -22,7 +22,7 @@ def record_of(
     boot: str,
     specs: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """specs     what is wrong with the node's CDI specs
+    """specs     why nobody keeps the node's CDI specs now
     repaired  {"time", "files", "keys"} of the last drift that was put right
     digests   of the files when all was well
     """
@@ -38,6 +38,7 @@ def record_of(
         },
         "whole": bool(look and look.is_whole and problem is None),
         "handlers": sorted(running.handlers) if running else [],
+        "programs": sorted({*running.handlers.values()} - {""}) if running else [],
         "cdi": running.cdi if running else None,
         "lacks": list(look.lacks) if look else [],
         "notes": list(look.plan.notes) if look else [],

@@ -9,7 +9,7 @@ from gpuready import names
 from gpuready.errors import InternalError
 from gpuready.gpu.cdi.build import Place
 from gpuready.log import get_logger
-from gpuready.node.cdi.files import RECORD_NAME, Kept, Outcome, SpecFiles
+from gpuready.node.cdi.files import RECORD_NAME, Outcome, SpecFiles
 from gpuready.node.cdi.hook import install_hook, remove_hook
 from gpuready.node.cdi.place import Settings
 from gpuready.node.cdi.watch import CdiKeeper
@@ -26,7 +26,9 @@ class Specs:
     def __init__(
         self, settings: ToolkitSettings, root: Root, changed: Callable[[], None] = lambda: None
     ) -> None:
-        """changed  called when `problems` may be others"""
+        """changed  called when `problems` may be others: why the specs are not kept. How they are themselves
+        stands in their record, `cdi.json`, and is judged by the chain.
+        """
         self.problems: tuple[str, ...] = ()
         self._changed = changed
         self._host = root.host()
@@ -88,11 +90,5 @@ class Specs:
             log.info("CDI specs written", files=list(outcome.changed))
         for problem in outcome.problems:
             log.warning("CDI spec not made anew", reason=problem)
-        self.problems = tuple(told(kind, kept) for kind, kept in outcome.kinds.items() if kept.reason)
+        self.problems = ()
         self._changed()
-
-
-def told(kind: str, kept: Kept) -> str:
-    """As the chain's verdict has it: "the CDI spec of nvidia.com/gpu is stale: …"."""
-    state = "is stale" if kept.stale else "cannot be made"
-    return f"the CDI spec of {kind} {state}: {kept.reason}"

@@ -151,6 +151,10 @@ def status(kubeconfig: str | None, context: str | None, output: str, watch: bool
       gpuready status
       gpuready status --watch
       gpuready status -o json | jq '.nodes[] | select(.reason != "")'
+
+    \b
+    DRIVER, RUNTIME, PLUGIN and CUDA are the links driver, toolkit, device-plugin and cuda of
+    `gpuready doctor`.
     """
     from gpuready.tools.status import command
 

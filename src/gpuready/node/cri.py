@@ -51,7 +51,9 @@ async def ask(socket: Path) -> RuntimeAnswer:
                 channel.close()
     except GRPCError as exc:
         raise RuntimeSilent(
-            f"{socket.name} answers, and its CRI plugin does not", why=exc.message or exc.status.name
+            f"{socket.name} answers, and its CRI plugin does not",
+            why=exc.message or exc.status.name,
+            next_step="see whether disabled_plugins names it, and why it did not load (journalctl)",
         ) from exc
     except (OSError, StreamTerminatedError, TimeoutError, AttributeError) as exc:
         # AttributeError: grpclib over a connection that was closed before it was used.

@@ -118,6 +118,44 @@ def test_an_unknown_name_is_answered_with_the_cause_and_the_known_names(
     assert "nvidia.com/gpu=0, nvidia.com/gpu=1:0, nvidia.com/gpu=1:1" in said
 
 
+def test_of_very_many_names_a_few_are_told_and_the_nearest_first(
+    host: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(host, "run/cdi/many.json", spec_of(*(f"dev{n}" for n in range(500)), kind="x.y/z"))
+
+    assert cdi(host, "resolve", "x.y/z=deV407") == 1
+    known = capsys.readouterr().out.splitlines()[-1]
+    assert known.startswith("      known  x.y/z=dev407, ")
+    assert known.count("x.y/z=") == 20
+    assert known.endswith(" and 480 more")
+
+    cdi(host, "resolve", "x.y/z=deV407", "-o", "json")
+    [row] = json.loads(capsys.readouterr().out)["names"]
+    assert (len(row["known"]), row["moreKnown"]) == (20, 480)
+
+
+def test_a_kind_whose_every_name_stands_in_two_files_says_so(
+    host: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a", "b"):
+        put(host, f"run/cdi/{name}.json", spec_of("0", kind="x.y/z"))
+
+    assert cdi(host, "resolve", "x.y/z=7") == 1
+
+    said = capsys.readouterr().out
+    assert "/var/run/cdi/a.json and /var/run/cdi/b.json both define every name of x.y/z" in said
+
+
+def test_yaml_of_hostile_size_is_not_read_and_named(host: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    put(host, "run/cdi/huge.yaml", "# " + "x" * 2**20)
+
+    assert cdi(host, "check") == 1
+
+    said = capsys.readouterr().out
+    assert "FAIL  /var/run/cdi/huge.yaml" in said
+    assert "it is YAML of more than 1 MiB" in said
+
+
 def test_a_name_that_resolves_shows_what_a_container_gets(
     host: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,6 +11,9 @@ from collections.abc import Sequence
 from gpuready.gpu.cdi.installed import Installed
 from gpuready.gpu.cdi.qualified import ALL, Name, find_name
 
+_MOST_COMPARED, _MOST_NEAR = 2_000, 3  # difflib takes a millisecond for a few
+_MOST_LISTED = 8
+
 
 def cause_of(text: str, installed: Installed) -> str:
     """The likely cause, in one sentence, of a name that no spec defines."""
@@ -21,16 +24,30 @@ def cause_of(text: str, installed: Installed) -> str:
         files = " and ".join(installed.conflicts[text])
         return f"{files} both define it, and then none counts"
     known = installed.of_kind(name.kind)
-    if not known:
-        return _unknown_kind(name, installed)
-    return _unknown_device(name, known)
+    if known:
+        return _unknown_device(name, known)
+    return _all_crossed(name, installed) or _unknown_kind(name, installed)
 
 
-def known_names(text: str, installed: Installed) -> list[str]:
-    """What to show: the names of the kind that was meant, or all."""
+def known_names(text: str, installed: Installed, most: int) -> list[str]:
+    """What could be asked for: the names of the kind that was meant, or all, by number.
+
+    Of more than `most`, which is how many are shown, the nearest come first.
+    """
     name = find_name(text)
     meant = [f"{name.kind}={device}" for device in installed.of_kind(name.kind)] if name else []
-    return sorted(meant or installed.devices, key=_by_number)
+    known = sorted(meant or installed.devices, key=_by_number)
+    if len(known) <= most:
+        return known
+    near = difflib.get_close_matches(text, known[:_MOST_COMPARED], n=_MOST_NEAR)
+    return [*near, *(each for each in known if each not in near)]
+
+
+def _all_crossed(name: Name, installed: Installed) -> str:
+    """The kind is known, and each of its names stands in two files."""
+    crossed = {files for each, files in installed.conflicts.items() if each.startswith(f"{name.kind}=")}
+    pairs = [" and ".join(files) for files in sorted(crossed)]
+    return f"{pairs[0]} both define every name of {name.kind}, and then none counts" if pairs else ""
 
 
 def _unqualified(text: str, installed: Installed) -> str:
@@ -64,14 +81,14 @@ def _unknown_device(name: Name, known: Sequence[str]) -> str:
         return "UUID unknown: the MIG partitions were made anew, or it is another node's"
     if device.startswith("GPU-"):
         return "UUID unknown: GPU replaced, MIG switched on, or another node's?"
-    near = difflib.get_close_matches(device, known, n=1)
+    near = difflib.get_close_matches(device, known[:_MOST_COMPARED], n=1)
     return f"no device has this name; perhaps {near[0]} is meant" if near else "no device has this name"
 
 
 def _unknown_index(index: str, known: Sequence[str]) -> str:
     slices = sorted((each for each in known if each.startswith(f"{index}:")), key=_by_number)
     if slices:
-        return f"GPU {index} has MIG on and is offered by its partitions: {', '.join(slices)}"
+        return f"GPU {index} has MIG on and is offered by its partitions: {_listed(slices)}"
     gpus = {each.partition(":")[0] for each in known if each.partition(":")[0].isdigit()}
     return f"index {index} does not exist, {len(gpus)} GPU{'s' if len(gpus) != 1 else ''} present"
 
@@ -81,8 +98,13 @@ def _unknown_slice(index: str, known: Sequence[str]) -> str:
         return f"GPU {index} has MIG off: ask for it as {index}"
     slices = sorted((each for each in known if each.startswith(f"{index}:")), key=_by_number)
     if slices:
-        return f"GPU {index} has the partitions {', '.join(slices)}"
+        return f"GPU {index} has the partitions {_listed(slices)}"
     return _unknown_index(index, known)
+
+
+def _listed(texts: Sequence[str]) -> str:
+    more = len(texts) - _MOST_LISTED
+    return ", ".join(texts[:_MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _by_number(text: str) -> list[tuple[int, int, str]]:

@@ -20,6 +20,7 @@ from gpuready.gpu.tree import Tree
 from gpuready.yaml_text import YamlError, parse_yaml
 
 _SETTLED_NS = 1_000_000_000  # a file system tells times in steps of some milliseconds
+_MOST_YAML = 2**20  # a second's work
 _MOST_BYTES = 16 * 2**20  # a spec of a node with 16 GPUs in 7 partitions each has less than one
 
 
@@ -158,6 +159,8 @@ def parse_spec(text: str) -> Any:
             raise ValueError("it is nested too deeply") from exc
         except json.JSONDecodeError:
             pass  # YAML may look like JSON at first; its error has line and column too
+    if len(text) > _MOST_YAML:
+        raise ValueError("it is YAML of more than 1 MiB, which takes too long to read; JSON may have 16")
     try:
         return parse_yaml(text, source="the spec")
     except YamlError as exc:

@@ -110,5 +110,6 @@ def _plugin_of(plugin: Mapping[str, Any], generation: int, boot_id: str) -> Desi
 def _toolkit_of(toolkit: Mapping[str, Any], generation: int, boot_id: str) -> Desired | None:
     if not toolkit.get("enabled"):
         return None
-    config = {key: str(toolkit.get(key) or "") for key in ("restart", "grant", "heldBy")}
+    told = {key: toolkit.get(key) for key in ("restart", "grant", "heldBy")}
+    config = {key: value if isinstance(value, str) else "" for key, value in told.items()}
     return Desired(operand=TOOLKIT, boot_id=boot_id, generation=generation, config=config)

@@ -179,7 +179,7 @@ class Daemon:
         if self._engine.recover():
             log.warning("a change that was cut off was undone", next_step="it begins anew")
         self._look = await self._engine.look()
-        held_by = str((wish.config or {}).get("heldBy") or "")
+        held_by = _text_of(wish, "heldBy")
         decision = decide(self._look, self._engine.read_journal().failed, self._grant(wish), held_by)
         self._problem = decision.problem
         self._request = decision.request.to_json() if decision.request else None
@@ -233,16 +233,17 @@ class Daemon:
 
     def _grant(self, wish: Desired) -> str | None:
         """Id of the change that is granted; None where nobody grants: no node agent, or a fresh node."""
-        config = wish.config or {}
-        if not self._settings.desired_dir or config.get("restart") == "free":
+        if not self._settings.desired_dir or _text_of(wish, "restart") == "free":
             return None
-        return str(config.get("grant") or "")
+        return _text_of(wish, "grant")
 
     async def _without_wish(self) -> None:
         if not self._was_wanted:
-            self._problem = Problem(WAITING_FOR_WISH, "for the node agent to say what is wanted of this node")
+            said = "for the node agent to say what is wanted of this node"
+            self._problem = Problem(WAITING_FOR_WISH, said, _WISH_STEP)
             return
-        self._problem = Problem(WAITING_FOR_WISH, "nothing is wanted on this node any more")
+        said = "nothing is wanted on this node any more"
+        self._problem = Problem(WAITING_FOR_WISH, said, "nothing: it ends with the DaemonSet")
         await self._specs.remove()
         outcome = await self._engine.uninstall()
         if outcome.changed:
@@ -318,6 +319,16 @@ class Daemon:
         if self._settings.desired_dir:
             paths.append(desired.path_of(self._root.join(self._settings.desired_dir), NAME))
         return list(dict.fromkeys(paths))
+
+
+_WISH_STEP = "look at the pod of DaemonSet gpuready-node-agent on this node, if this lasts"
+_LONGEST_TEXT = 300
+
+
+def _text_of(wish: Desired, key: str) -> str:
+    """What the wish says in words; "" for anything else that may stand there."""
+    value = (wish.config or {}).get(key)
+    return value[:_LONGEST_TEXT] if isinstance(value, str) else ""
 
 
 class OneToolkit:

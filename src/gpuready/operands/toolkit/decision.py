@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
 from gpuready.errors import GPUReadyError
+from gpuready.node.cri import RuntimeSilent
 from gpuready.operands.toolkit.engine import Look
 from gpuready.operands.toolkit.plan import Plan
 
@@ -81,16 +82,30 @@ def decide(look: Look, failed: Mapping[str, Any], grant: str | None, held_by: st
     if look.is_whole:
         return Decision(Action.NOTHING)
     if look.silent is not None:
-        return Decision(Action.NOTHING, Problem.of(RUNTIME_SILENT, look.silent))
+        return Decision(Action.NOTHING, _silent(look.silent))
     if failed and failed.get("digest") == look.digest:
         return Decision(Action.NOTHING, _as_before(failed))
     request = Request(look.digest, why_of(look))
     if grant is not None and grant != look.digest and _restarts(look):
         turn = f" ({held_by})" if held_by else ""
         said = f"waits for its turn to restart the runtime{turn}: {request.reason}"
-        waits = Problem(WAITING_FOR_GRANT, said)
+        waits = Problem(WAITING_FOR_GRANT, said, _GRANT_STEP)
         return Decision(Action.NOTHING, waits, request)
     return Decision(Action.CHANGE, request=request)
+
+
+def _silent(silent: RuntimeSilent) -> Problem:
+    problem = Problem.of(RUNTIME_SILENT, silent)
+    return problem if problem.next_step else replace(problem, next_step=_SILENT_STEP)
+
+
+_SILENT_STEP = (
+    "start the node's container runtime, or read its log there (journalctl); "
+    "if it listens elsewhere, set RUNTIME_SOCKET in spec.toolkit.env"
+)
+_GRANT_STEP = (
+    "wait for the nodes before it; spec.gpuready.toolkit.maxUnavailable says how many may restart at once"
+)
 
 
 def why_of(look: Look) -> str:

@@ -19,9 +19,8 @@ async def ask(path: Path) -> Running:
         row = json.loads(await socket_http.get(path, "/info"))
         runtimes = {name: str(table.get("path") or "") for name, table in (row.get("Runtimes") or {}).items()}
     except (OSError, TimeoutError, ValueError, AttributeError) as exc:
-        raise RuntimeSilent(
-            f"dockerd does not answer on {path.name}", why=str(exc) or "no answer in 5 s"
-        ) from exc
+        said = getattr(exc, "strerror", None) or str(exc) or f"no answer within {socket_http.DEADLINE_S:g} s"
+        raise RuntimeSilent(f"dockerd does not answer on {path.name}", why=said) from exc
     return Running(
         "docker", str(row.get("ServerVersion") or ""), runtimes, str(row.get("DefaultRuntime") or "")
     )

@@ -19,7 +19,7 @@ def json_of(layout: Layout, look: Look, plan: Plan) -> dict[str, Any]:
     return {
         "runtime": layout.runtime,
         "layout": layout.name,
-        "version": look.running.version if look.running else "",
+        "version": look.version,
         "files": [
             {"path": each.path, "before": each.before, "after": each.after, "diff": each.diff()}
             for each in plan.files
@@ -28,13 +28,14 @@ def json_of(layout: Layout, look: Look, plan: Plan) -> dict[str, Any]:
             {"keys": list(each.keys), "before": _json(each.before), "after": _json(each.after)}
             for each in plan.settings
         ],
-        "restart": _restarts(look, plan),
+        "answers": look.silent is None,
+        "restart": look.silent is None and _restarts(look, plan),
         "notes": list(plan.notes),
     }
 
 
 def _lines(layout: Layout, look: Look, plan: Plan) -> Iterator[str]:
-    version = f" {look.running.version}" if look.running else ""
+    version = f" {look.version}" if look.version else ""
     yield f"{layout.name}{version}, {layout.config}"
     if look.silent:
         yield f"note  {look.silent.what}: {look.silent.why}"
@@ -67,6 +68,8 @@ def _restarts(look: Look, plan: Plan) -> bool:
 
 
 def _restart_line(layout: Layout, look: Look, plan: Plan) -> str:
+    if look.silent:
+        return "no restart: the runtime does not answer, and until it does nothing is changed"
     if not _restarts(look, plan):
         return "no restart: the running daemon knows all of it"
     ways = {

@@ -36,6 +36,7 @@ class Look:
 
     texts   path -> text of every file that decides
     digest  of those and of what is wanted: a change that was rolled back is not tried again on the same
+    version of the runtime: its own answer, or its program's where it does not answer; "" = nobody says
     """
 
     texts: Mapping[str, str]
@@ -44,6 +45,7 @@ class Look:
     running: Running | None = None
     silent: RuntimeSilent | None = None
     digest: str = ""
+    version: str = ""
 
     @property
     def is_whole(self) -> bool:
@@ -117,7 +119,8 @@ class Engine:
         texts = runtime.files()
         plan = _plan(runtime, texts, self.read_journal())
         lacks = tuple(goal.lacks(running)) if running else ()
-        return Look(texts, plan, lacks, running, silent, _digest(texts, goal.wanted))
+        digest = _digest(texts, goal.wanted)
+        return Look(texts, plan, lacks, running, silent, digest, self._version)
 
     async def _ask(self, runtime: NodeRuntime) -> tuple[Running | None, RuntimeSilent | None]:
         try:
@@ -174,7 +177,7 @@ class Engine:
         gone = touched.handlers if runtime.is_generated(texts) and changes else _handlers_gone(settings)
         goal = Goal(Wanted(gone, "", self._settings.cdi), gone=True, ours=touched)
         lacks = tuple(goal.lacks(running)) if running else ()
-        return plan, self._runtime(goal), Look(texts, plan, lacks, running, silent)
+        return plan, self._runtime(goal), Look(texts, plan, lacks, running, silent, "", self._version)
 
     def _transaction(self, runtime: NodeRuntime) -> Transaction:
         return Transaction(self._host.tree, self._book, runtime, step=self._step)

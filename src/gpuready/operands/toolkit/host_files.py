@@ -17,6 +17,7 @@ from gpuready.node.files import read_regular
 from gpuready.operands.toolkit.containerd.merge import imported
 from gpuready.operands.toolkit.toml_file import ConfigFileError, parse
 
+MOST_BYTES = 512 * 1024
 _SUFFIX = ".gpuready-new"  # not *.toml, *.conf or *.json: no runtime that goes by names reads it half-written
 _EVERY_FILE = "crio.conf.d"  # CRI-O reads whatever lies below it, and does not start when it cannot
 _LABEL = "security.selinux"
@@ -37,6 +38,12 @@ def read(host: Tree, path: str) -> str | None:
         raise HostFileError(f"{path} cannot be read", why=exc.strerror or str(exc), next_step=step) from exc
     except ValueError as exc:
         raise HostFileError(f"{path!r} cannot be read", why=str(exc), next_step="correct that name") from exc
+    if len(content) > MOST_BYTES:
+        raise HostFileError(
+            f"{path} has more than {MOST_BYTES // 1024} KiB",
+            why="a runtime's configuration has some 20: to change one of this size would take minutes",
+            next_step=f"see what has made {path} so large; it was left as it is",
+        )
     try:
         return content.decode()
     except UnicodeDecodeError as exc:

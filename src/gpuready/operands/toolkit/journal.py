@@ -6,13 +6,15 @@ One JSON file. `pending` is the transaction that is under way: what each file wa
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-from gpuready.node.files import find_object, write_atomic
+from gpuready.node.files import MOST_BYTES, find_object, write_atomic
 from gpuready.operands.toolkit.plan import ABSENT, FileChange, Keys
 from gpuready.shape import Needed
 
@@ -104,14 +106,17 @@ def _can_be_ours(touched: Touched) -> bool:
 
 
 def write(path: Path, journal: Journal) -> None:
-    """raises  OSError"""
+    """raises  OSError, also for one that would be too large to be read again"""
     row = {
         "installed": [each.to_json() for each in journal.installed],
         "pending": [each.to_json() for each in journal.pending],
         "failed": dict(journal.failed),
     }
     # It holds the configuration of the node's runtime, which may name credentials of a registry.
-    write_atomic(path, json.dumps(row, indent=1).encode(), mode=0o600)
+    content = json.dumps(row, indent=1, ensure_ascii=False).encode()
+    if len(content) > MOST_BYTES:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
+    write_atomic(path, content, mode=0o600)
 
 
 def _after(old: Touched | None, new: Touched) -> Touched:

@@ -55,11 +55,11 @@ def _no_constant(text: str) -> float:
 
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """raises  ValueError: of two values of one name, a reader takes one, and it is not said which"""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        double = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"{double} stands in it twice")
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"{name} stands in it twice")
+        found[name] = value
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import socket as sockets
 import struct
@@ -39,6 +40,7 @@ from gpuready.operands.toolkit.settings import CONTAINERD, CRIO, DOCKER, NONE, S
 
 DUMP_DEADLINE_S = 10.0
 RESTART_DEADLINE_S = 30.0
+_RELEASE = re.compile(r"\bv?\d+\.\d+\S*")
 _LOOK_AGAIN_S = 0.5  # between two questions to a daemon that is starting: its socket is there before its CRI
 
 
@@ -152,7 +154,9 @@ class NodeRuntime:
         if found is None:
             raise RefusedPlan(
                 "the version of containerd is not known",
-                why=f"neither the daemon nor {' or '.join(self.layout.programs)} tells it",
+                why=f"it calls itself {self.version!r}"
+                if self.version
+                else f"neither the daemon nor {' or '.join(self.layout.programs)} tells it",
                 next_step="check that containerd runs on this node",
             )
         return found
@@ -164,7 +168,8 @@ class NodeRuntime:
         program = self._program()
         if program:
             printed = await self._host.run([program, "--version"], deadline_s=DUMP_DEADLINE_S)
-            self.version = printed.decode(errors="replace")
+            found = _RELEASE.search(printed.decode(errors="replace"))
+            self.version = found[0] if found else ""
 
     # --- asking the program -------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from gpuready.errors import GPUReadyError
 
 Keys = tuple[str, ...]
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
+_PART = re.compile(r"""[ \t]*(?:([A-Za-z0-9_-]+)|"([^"\\]*)"|'([^']*)')[ \t]*(\.|$)""")
 _HEADER = re.compile(r"^(\s*)\[(?!\[)(.*)\]\s*(?:#.*)?$")
 _NOT_PART = object()
 
@@ -104,13 +105,31 @@ def _by_text(text: str, values: Mapping[Keys, Any], path: str) -> str | None:
     inside = {keys: value for keys, value in values.items() if _find(there, keys[:-1]) is not _NOT_PART}
     fresh = {keys: value for keys, value in values.items() if keys not in inside}
     for keys, value in inside.items():
-        changed = _insert_line(text, keys, value) if _find(there, keys) is _NOT_PART else None
+        changed = _insert(text, keys, value) if _find(there, keys) is _NOT_PART else None
         if changed is None and (changed := _by_tomlkit(text, {keys: value})) is None:
             return None
         text = changed
     for top, table in _new_tables(there, fresh).items():
         text = _append(text, top, table)
     return text
+
+
+def _insert(text: str, keys: Keys, value: Any) -> str | None:
+    """A new value in a table that is there; None where its notation (inline, dotted) leaves no place."""
+    inserted = _insert_line(text, keys, value)
+    if inserted is not None:
+        return inserted
+    # Nobody wrote a header for it: it is only part of those of its inner tables, and may get one of its own.
+    headed = _append(text, keys[:-1], {keys[-1]: value})
+    return headed if _is_valid(headed) else None
+
+
+def _is_valid(text: str) -> bool:
+    try:
+        tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        return False
+    return True
 
 
 def _insert_line(text: str, keys: Keys, value: Any) -> str | None:
@@ -192,6 +211,19 @@ def _neighbour(lines: Sequence[str], top: Keys) -> tuple[int, str, str]:
 
 
 def _keys_of(header: str) -> Keys:
+    """What stands between the brackets, as keys; () for what is no header."""
+    found: list[str] = []
+    end = 0
+    while part := _PART.match(header, end):
+        found.append(next(key for key in part.groups()[:3] if key is not None))
+        end = part.end()
+        if not part[4]:
+            return tuple(found)
+    return _keys_of_odd(header)
+
+
+def _keys_of_odd(header: str) -> Keys:
+    """With escapes in it: slow, and rare."""
     try:
         table: Any = tomllib.loads(f"[{header}]\n")
     except tomllib.TOMLDecodeError:

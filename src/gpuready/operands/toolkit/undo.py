@@ -9,13 +9,15 @@ from __future__ import annotations
 import copy
 import difflib
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuready.operands.toolkit import json_file, toml_file
 from gpuready.operands.toolkit.journal import Touched
 from gpuready.operands.toolkit.plan import ABSENT, Keys
 from gpuready.operands.toolkit.toml_file import ConfigFileError
+
+_MOST_MATCHED = 2_000  # lines
 
 
 def undone(touched: Touched, current: str | None) -> str | None:
@@ -89,12 +91,9 @@ def _cut(touched: Touched, current: str) -> str | None:
     """The lines that we added, out of `current`; None when we did more than add, or they are not there."""
     before = (touched.before or "").splitlines(keepends=True)
     after = (touched.after or "").splitlines(keepends=True)
-    blocks = []
-    for kind, _, _, start, end in difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
-        if kind == "insert":
-            blocks.append("".join(after[start:end]))
-        elif kind != "equal":
-            return None
+    blocks = _inserted(before, after)
+    if blocks is None:
+        return None
     for block in blocks:
         if current.count(block) != 1:
             return None
@@ -102,16 +101,54 @@ def _cut(touched: Touched, current: str) -> str | None:
     return current
 
 
+def _inserted(before: Sequence[str], after: Sequence[str]) -> list[str] | None:
+    """The blocks of lines that make `after` of `before`; None when it takes more than to add lines."""
+    start = _shared(before, after)
+    before, after = before[start:], after[start:]
+    end = _shared(before[::-1], after[::-1])
+    before, after = before[: len(before) - end], after[: len(after) - end]
+    if len(before) > _MOST_MATCHED:
+        return _by_order(before, after)  # difflib takes the square of it
+    blocks = []
+    for kind, _, _, first, last in difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        if kind == "insert":
+            blocks.append("".join(after[first:last]))
+        elif kind != "equal":
+            return None
+    return blocks
+
+
+def _by_order(before: Sequence[str], after: Sequence[str]) -> list[str] | None:
+    """As `_inserted`, each line of `before` found at the first place where it can be."""
+    blocks, block, at = [], "", 0
+    for line in [*after, None]:
+        is_kept = line is None or (at < len(before) and line == before[at])
+        if not is_kept:
+            block += str(line)
+            continue
+        at += line is not None
+        if block:
+            blocks.append(block)
+        block = ""
+    return blocks if at == len(before) else None
+
+
+def _shared(one: Sequence[str], other: Sequence[str]) -> int:
+    """How many lines both begin with."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((number for number, (mine, theirs) in pairs if mine != theirs), min(len(one), len(other)))
+
+
 def _edited(touched: Touched, current: str, meant: Mapping[str, Any]) -> str:
     if json_file.is_json(touched.path):
         return json_file.dump(meant, like=current)
-    text = current
-    for keys, (_, _was) in touched.values.items():
-        wanted = _at(meant, keys)
-        if wanted is ABSENT:
-            text = toml_file.without(text, [keys], touched.path)
-        elif wanted != _at(tomllib.loads(text), keys):
-            text = toml_file.with_values(text, {keys: wanted}, touched.path)
+    gone = [keys for keys in touched.values if _at(meant, keys) is ABSENT]
+    text = toml_file.without(current, gone, touched.path)
+    there = tomllib.loads(text)
+    changed = {keys: _at(meant, keys) for keys in touched.values if keys not in gone}
+    changed = {keys: value for keys, value in changed.items() if value != _at(there, keys)}
+    if changed:
+        text = toml_file.with_values(text, changed, touched.path)
     if _reads_as(text, meant, touched.path):
         return text
     raise ConfigFileError(

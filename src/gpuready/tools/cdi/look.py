@@ -149,14 +149,17 @@ def _check_text(rows: Sequence[dict[str, Any]], count: int) -> Iterator[str]:
 
 def _resolved(host: Root, name: str, installed: Installed) -> dict[str, Any]:
     file = installed.devices.get(name)
+    row: dict[str, Any]
     if file is None:
         why = _withheld(host, name) or cause_of(name, installed)
-        return {"name": name, "resolves": False, "why": why, "known": known_names(name, installed)}
+        known = known_names(name, installed, _MOST_NAMES)
+        row = {"name": name, "resolves": False, "why": why, "known": known[:_MOST_NAMES]}
+        return row | ({"moreKnown": len(known) - _MOST_NAMES} if len(known) > _MOST_NAMES else {})
     parsed = find_name(name)
     assert parsed is not None  # the loader takes no other names
     edits = [file.edits, file.devices[parsed.device]]
     missing = [path for each in edits for path in host_paths_of(each) if not host.exists(path)]
-    row: dict[str, Any] = {
+    row = {
         "name": name,
         "resolves": not missing,
         "file": file.path,
@@ -199,9 +202,8 @@ def _resolve_text(row: dict[str, Any]) -> Iterator[str]:
     if "why" in row:
         yield f"      why    {row['why']}"
     if row.get("known"):
-        known = row["known"]
-        more = f" and {len(known) - _MOST_NAMES} more" if len(known) > _MOST_NAMES else ""
-        yield f"      known  {', '.join(known[:_MOST_NAMES])}{more}"
+        more = f" and {row['moreKnown']} more" if "moreKnown" in row else ""
+        yield f"      known  {', '.join(row['known'])}{more}"
 
 
 def _print(value: Any, output: str) -> None:

@@ -25,7 +25,9 @@ from benchmarks.report import print_table
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("names", nargs=-1, metavar="[NAME ...]")
 @click.option("--quick", is_flag=True, help="The fewest repetitions: does everything still measure?")
-@click.option("--full", is_flag=True, help="10 minutes of rest instead of one, and 5,000 nodes.")
+@click.option(
+    "--full", is_flag=True, help="10 minutes of rest instead of one, an hour of churn, and 5,000 nodes."
+)
 @click.option("--nodes", default="", metavar="N,N", help="Sizes for the benchmark `scale`.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def main(names: tuple[str, ...], quick: bool, full: bool, nodes: str, output: str) -> None:

@@ -38,14 +38,14 @@ HEADERS = {
 async def measure(run: Run) -> list[Figure]:
     figures = []
     async with _shared(run) as node:
-        await node.start(**_fields(node), DCGM_EXPORTER_INTERVAL="1000")
+        await node.start(**counters_file(node), DCGM_EXPORTER_INTERVAL="1000")
         what = f"{GPUS} GPUs x {FIELDS} fields x {PODS} pods"
         figures += await _scrapes(node, what, run.pick(100, 2000))
         figures += await _collections(node, what, run.pick(3, 20))
         figures.append(await _series(node))
         figures += await _memory_and_churn(node, run)
         await node.stop()
-        await node.start(**_fields(node), DCGM_EXPORTER_INTERVAL="30000")
+        await node.start(**counters_file(node), DCGM_EXPORTER_INTERVAL="30000")
         figures.append(await _idle(node, run))
     async with _cut_up() as node:
         await node.start(DCGM_EXPORTER_INTERVAL="1000")
@@ -87,7 +87,7 @@ async def _cut_up() -> AsyncIterator[ExporterNode]:
             yield node
 
 
-def _fields(node: ExporterNode) -> dict[str, str]:
+def counters_file(node: ExporterNode) -> dict[str, str]:
     """A counters file of so many fields that this GPU can tell."""
     path = node.container / "etc/counters.csv"
     path.parent.mkdir(exist_ok=True)
@@ -111,7 +111,7 @@ def _names() -> list[str]:
 async def _scrapes(node: ExporterNode, what: str, count: int) -> list[Figure]:
     assert node.exporter is not None
     before = processes.cpu_s(node.exporter.pid)
-    taken, size = await asyncio.to_thread(_scrape_often, node.port, count)
+    taken, size = await asyncio.to_thread(scrape_often, node.port, count)
     cpu_ms = 1000 * (processes.cpu_s(node.exporter.pid) - before) / count
     return [
         Figure(f"scrape, {what}", taken, "ms", OWED_MS, OWED_MS, note=f"{size / 1024:.0f} KB, compressed"),
@@ -119,7 +119,7 @@ async def _scrapes(node: ExporterNode, what: str, count: int) -> list[Figure]:
     ]
 
 
-def _scrape_often(port: int, count: int) -> tuple[list[float], int]:
+def scrape_often(port: int, count: int) -> tuple[list[float], int]:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     taken, size = [], 0
     for _ in range(count):
@@ -137,7 +137,7 @@ async def _collections(node: ExporterNode, what: str, count: int) -> list[Figure
     looks, pages = [], []
     seen = -1.0
     while len(looks) < count:
-        page = await asyncio.to_thread(_page, node.port)
+        page = await asyncio.to_thread(page_of, node.port)
         number = _value(page, "gpuready_exporter_collections_total")
         if number != seen:
             looks.append(1000 * _value(page, "gpuready_exporter_collection_seconds"))
@@ -149,7 +149,7 @@ async def _collections(node: ExporterNode, what: str, count: int) -> list[Figure
 
 async def _series(node: ExporterNode) -> Figure:
     """Beside what the original would show: every field for every pod with virtual GPUs, or over a day."""
-    page = await asyncio.to_thread(_page, node.port)
+    page = await asyncio.to_thread(page_of, node.port)
     lines = [line for line in page.splitlines() if line and not line.startswith("#")]
     original = GPUS * FIELDS
     note = f"the original: {original} at a time, {FIELDS * PODS} by churn; {original + FIELDS * PODS} virtual"
@@ -163,7 +163,7 @@ async def _memory_and_churn(node: ExporterNode, run: Run) -> list[Figure]:
     for number in range(rounds):
         gone = node.pods.pop(0)
         node.add(Pod(f"churn-{number}", gone.devices, gone.resource))
-        await asyncio.to_thread(_scrape_often, node.port, scrapes)
+        await asyncio.to_thread(scrape_often, node.port, scrapes)
     memory = processes.memory(node.exporter.pid)
     note = f"after {rounds * scrapes} scrapes, {rounds} pods replaced; Pss {memory.pss_mb:.0f} MB"
     return [Figure("exporter, Rss", [memory.rss_mb], "MB", OWED_MB, note=note)]
@@ -181,7 +181,7 @@ async def _idle(node: ExporterNode, run: Run) -> Figure:
     return Figure("exporter, idle CPU", shares, "%", OWED_IDLE, note=note)
 
 
-def _page(port: int) -> str:
+def page_of(port: int) -> str:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     connection.request("GET", "/metrics")
     text = connection.getresponse().read().decode()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks import cdi, device_plugin, exporter, ready, rest, scale
+from benchmarks import cdi, churn, device_plugin, exporter, ready, rest, scale
 from benchmarks.harness import Benchmark
 
 BENCHMARKS = (
@@ -10,6 +10,7 @@ BENCHMARKS = (
     Benchmark("device-plugin", "registration, Allocate, health: one plugin, 8 GPUs", device_plugin.measure),
     Benchmark("cdi", "CDI specs of 8 GPUs: fresh process, daemon, hook", cdi.measure),
     Benchmark("exporter", "scrapes, memory and CPU: 8 GPUs, 64 pods; 8 x 7 MIG", exporter.measure),
+    Benchmark("churn", "the exporter's memory and series while pods are replaced", churn.measure),
     Benchmark("rest", "memory, idle CPU and writes of a converged demo cluster", rest.measure),
     Benchmark("scale", "the operator with 100 and 1,000 nodes (5,000 with --full)", scale.measure),
 )

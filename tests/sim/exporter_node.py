@@ -105,6 +105,21 @@ class ExporterNode:
         self.pods.append(pod)
         return pod
 
+    def remove(self, pod: Pod, *, on: int | None = None) -> None:
+        """The pod, its process on that GPU, and what the kubelet kept of it."""
+        self.pods.remove(pod)
+        (self.root / "var/log/pods" / f"{pod.namespace}_{pod.name}_{pod.uid}").rmdir()
+        if on is None:
+            return
+        with self.gpus() as state:
+            work.set_contexts(state, on, [each for each in work.contexts(state, on) if each.pid != pod.pid])
+        for process in [each for each in self._processes if each.pid == pod.pid]:
+            process.kill()
+            process.wait()
+            self._processes.remove(process)
+        (self.root / f"proc/{pod.pid}/cgroup").unlink()
+        (self.root / f"proc/{pod.pid}").rmdir()
+
     # --- the exporter -----------------------------------------------------------------------------------
     def env(self, **more: str) -> dict[str, str]:
         return {

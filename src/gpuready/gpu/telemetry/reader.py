@@ -1,4 +1,7 @@
-"""Looks at all GPUs of a node at once: a thread for each, and nobody waits for one that hangs.
+"""Looks at all GPUs of a node, in one thread as long as they answer, and nobody waits for one that hangs.
+
+A GPU that keeps the thread it shares has it for itself from then on, and the others go on in another one.
+So a node at rest pays for one thread, and a GPU that hangs loses only its own samples.
 
 `Reader` gives orders and gathers answers; `joined` makes a `Collection` of them and is pure.
 """
@@ -17,10 +20,12 @@ from gpuready.gpu.telemetry.library import Library
 from gpuready.gpu.telemetry.looks import Look
 from gpuready.gpu.telemetry.model import Absent, Collection, Device, Entity, Field, Sample, Scope, Silent
 from gpuready.gpu.telemetry.sources import Fact
-from gpuready.gpu.telemetry.threads import GpuThread, NodeFacts, NodeThread
+from gpuready.gpu.telemetry.threads import GpuThread, NodeFacts, NodeThread, Seat
 from gpuready.gpu.telemetry.turns import Order, Turns
 from gpuready.gpu.tree import Tree
 
+_APART = 0.25
+# Of the patience for a look: so long a thread may take for all of its GPUs before it has to give some up.
 _RELEASED = "the driver is being changed: NVML is given up until it is back"
 
 
@@ -54,8 +59,10 @@ class Reader:
         self._gathered = threading.Condition()
         self._xids: list[tuple[str, int, float, float]] = []
         self._number = 0
+        self._relieved_in = 0
         self._released = self._stopping = self._hurried = False
         self._node = NodeThread("nvml", self._library, clock, self._poke)
+        self._seats: list[Seat] = []
         self._gpus: list[GpuThread] = []
 
     def start(self) -> None:
@@ -79,7 +86,7 @@ class Reader:
         deadline = due_at + patience_s
         self._wait_for(lambda: self._node.answered >= order.number or self._released, deadline)
         self._follow_count(order)
-        self._wait_for(lambda: self._all_answered(order) or self._released, deadline)
+        self._wait_for_all(order, deadline, patience_s)
         return self._gather(order, interval_s)
 
     def hurry(self) -> None:
@@ -138,21 +145,49 @@ class Reader:
         with self._gathered:
             self._gathered.wait_for(there, max(0.0, until - self._clock.monotonic()))
 
-    def _all_answered(self, order: Order) -> bool:
-        return all(gpu.answered >= order.number for gpu in self._gpus)
+    def _wait_for_all(self, order: Order, deadline: float, patience_s: float) -> None:
+        def there() -> bool:
+            return all(seat.answered >= order.number for seat in self._seats) or self._released
+
+        while not there() and (now := self._clock.monotonic()) < deadline:
+            self._wait_for(there, min(deadline, now + patience_s * _APART / 2))
+            for gpu in list(self._gpus):
+                if not there() and gpu.looks_since is not None:
+                    self._relieve(gpu, order, self._clock.monotonic() - gpu.looks_since, patience_s)
+
+    def _relieve(self, gpu: GpuThread, order: Order, looked_s: float, patience_s: float) -> None:
+        """Take from a thread that is not done in time what it is not looking at."""
+        if len(gpu.seats) < 2 or looked_s < patience_s * _APART:
+            return
+        others = gpu.give_up_others()
+        if not gpu.seats:
+            gpu.stop()
+        if self._relieved_in == order.number:  # another one hangs: no time to find out how many more
+            for seat in others:
+                self._start_thread([seat], order)
+        else:
+            self._start_thread(others, order)
+        self._relieved_in = order.number
 
     def _follow_count(self, order: Order) -> None:
-        """A thread for each GPU that NVML counts; a GPU that is gone keeps its own, which says so."""
+        """A seat for each GPU that NVML counts; a GPU that is gone keeps its own, which says so."""
         facts = self._node.answer
-        for index in range(len(self._gpus), facts.count if facts and not facts.error else 0):
-            gpu = GpuThread(index, self._library, self._clock, self._poke, self._tell_xid)
-            gpu.give(order)
-            gpu.start()
-            self._gpus.append(gpu)
+        count = facts.count if facts and not facts.error else 0
+        fresh = [Seat(index) for index in range(len(self._seats), count)]
+        self._seats += fresh
+        if fresh:
+            self._start_thread(fresh, order)
+
+    def _start_thread(self, seats: Sequence[Seat], order: Order) -> None:
+        gpu = GpuThread(seats, self._library, self._clock, self._poke, self._tell_xid)
+        gpu.give(order)
+        gpu.start()
+        self._gpus = [each for each in self._gpus if each.seats or each.holds_nvml]
+        self._gpus.append(gpu)
 
     def _gather(self, order: Order, interval_s: float) -> Collection:
         now, time = self._clock.monotonic(), self._clock.time()
-        seen = _distinct([_seen(gpu, order) for gpu in self._gpus])
+        seen = _distinct([_seen(seat, order) for seat in self._seats])
         with self._gathered:
             xids, self._xids = self._xids, []
         for uuid, code, at, raised in xids:
@@ -195,13 +230,13 @@ def joined(
     )
 
 
-def _seen(gpu: GpuThread, order: Order) -> Seen:
-    answers = gpu.answered >= order.number
-    return Seen(gpu.index, gpu.device, gpu.answer, answers, gpu.owes_since or order.due_at)
+def _seen(seat: Seat, order: Order) -> Seen:
+    answers = seat.answered >= order.number
+    return Seen(seat.index, seat.device, seat.answer, answers, seat.owes_since or order.due_at)
 
 
 def _distinct(seen: Sequence[Seen]) -> list[Seen]:
-    """Numbers shift when NVML no longer counts a lost GPU: two threads may have found the same one."""
+    """Numbers shift when NVML no longer counts a lost GPU: two seats may have found the same one."""
     found: dict[object, Seen] = {}
     for each in seen:
         found.setdefault(each.device.uuid if each.device else each.index, each)

@@ -85,7 +85,7 @@ class Turns(Generic[Answer]):
             elif order is None or order.number <= self.answered:
                 self._rest(lambda: self._released)
             elif (wait_s := order.due_at - self._clock.monotonic()) > 0:
-                self._wait(min(wait_s, _LONGEST_WAIT_S))
+                self._wait(wait_s)
             else:
                 self._do(order)
         self._close()
@@ -96,17 +96,17 @@ class Turns(Generic[Answer]):
             self._nvml = self._nvml or self._library.open()
             answer = self.look(self._nvml, order)
         except NvmlError as exc:
-            answer = self.failed(exc.what)
+            answer = self.failed(exc.what, order)
             self._close()
         except Exception as exc:  # a thread that ends says nothing: better a reason and another try
-            answer = self.failed(f"asking NVML failed: {type(exc).__name__}: {exc}")
+            answer = self.failed(f"asking NVML failed: {type(exc).__name__}: {exc}", order)
             self._close()
         self.owes_since = None
         self.answer, self.answered = answer, order.number
         self._done()
 
     def _wait(self, seconds: float) -> None:
-        if self._nvml is None or not self.wait(self._nvml, seconds):
+        if self._nvml is None or not self.wait(self._nvml, min(seconds, _LONGEST_WAIT_S)):
             self._rest(lambda: self._released, seconds)
 
     def _rest(self, until: Callable[[], bool], seconds: float | None = None) -> None:
@@ -128,7 +128,7 @@ class Turns(Generic[Answer]):
         """raises  NvmlError: the session is closed, and opened again for the next order"""
         raise NotImplementedError
 
-    def failed(self, reason: str) -> Answer:
+    def failed(self, reason: str, order: Order) -> Answer:
         raise NotImplementedError
 
     def wait(self, nvml: TelemetryNvml, seconds: float) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from tests.unit.gpu.telemetry.conftest import VERSION, Node, samples, values
@@ -153,6 +154,27 @@ def test_a_gpu_that_hangs_loses_only_its_own_samples_and_is_named(node: Build) -
     call_faults.mend(gpus.state)
     back = gpus.until(lambda: _if_whole(gpus.collect("DEV_GPU_TEMP"), 3))
     assert back.silent == ()
+
+
+def test_gpus_share_a_thread_until_some_hang_and_then_only_those_have_one_of_their_own(node: Build) -> None:
+    gpus = node(("A100-SXM4-40GB", 6))
+    for _ in range(3):
+        assert _if_whole(gpus.collect("DEV_GPU_TEMP"), 6)
+    assert _threads(gpus) == 1
+    for index in (1, 4):
+        call_faults.hang(gpus.state, "nvmlDeviceGetTemperature", 3600, gpu=index)
+    found = gpus.collect("DEV_GPU_TEMP", patience_s=2)
+    assert [silent.index for silent in found.silent] == [1, 4]
+    before = _threads(gpus)
+    call_faults.mend(gpus.state)
+    back = gpus.until(lambda: _if_whole(gpus.collect("DEV_GPU_TEMP"), 6))
+    assert back.silent == ()
+    assert 3 <= _threads(gpus) <= before <= 6
+
+
+def _threads(gpus: Node) -> int:
+    """Those that look at GPUs: beside the main one, and the one that asks of the node."""
+    return len(list(Path(f"/proc/{gpus.process.pid}/task").iterdir())) - 2
 
 
 def test_the_values_of_a_gpu_that_hangs_are_kept_while_they_are_fresh(node: Build) -> None:

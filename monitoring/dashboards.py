@@ -109,7 +109,7 @@ BOARDS = (
                     Panel(
                         "XIDs in the last hour",
                         "Of any code; the board of health says which.",
-                        ((f"count(time() - gpuready_xid_last_time_seconds{ON_NODE} < 3600)", "XIDs"),),
+                        ((f"round(sum(increase(gpuready_xids_total{ON_NODE}[1h])))", "XIDs"),),
                         kind="stat",
                         width=4,
                         bad_above=1,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.node.prometheus import Prometheus, needs_prometheus, prometheus
 from tests.sim.exporter_node import GPU, ExporterNode, Pod
-from tests.unit.monitoring.promql import EXPORTER_ALERTS, EXPORTER_DASHBOARDS, everywhere, queries
+from tests.unit.monitoring.promql import EXPORTER_ALERTS, EXPORTER_DASHBOARDS, alerts, everywhere, queries
 
 from gpuready_sim.hardware import work
 from gpuready_sim.hardware.course import Course
@@ -21,6 +21,8 @@ pytestmark = needs_prometheus
 WATCHED_S = 25
 HELD = "gpuready_clock_event_seconds_total"
 EVERYTHING = '{__name__=~"DCGM_.*|gpuready_.*",__name__!~"gpuready_exporter_.*"}'
+# By its code an XID is a series that begins at 1, which no increase can see.
+FIRST = 'increase(gpuready_xids_total{gpu="1",action="CheckApplication"}[1m])'
 # Grafana's public dashboard 12239: its panels' queries and its variables. Labels: instance, gpu.
 PUBLIC_DASHBOARD = (
     'DCGM_FI_DEV_GPU_TEMP{instance=~".*", gpu=~".*"}',
@@ -51,10 +53,14 @@ async def test_three_pods_share_a_gpu_and_no_label_changes_while_counters_count(
         target = node.url.removeprefix("http://")
         scraped = prometheus(target, tmp_path, rules=[EXPORTER_ALERTS], job="nvidia-dcgm-exporter")
         async with scraped as server:
+            await server.wait_for("count_over_time(gpuready_xids_total[1m]) >= 3")
             with node.gpus() as gpus:
                 gpus.raise_xid(1, 31)
                 work.throttle(gpus, 1, ["hw-thermal"])
             await server.wait_for('gpuready_xid_errors_total{xid="31"} == 1')
+            await server.wait_for(f"{FIRST} > 0.5")
+            [shown] = await server.rows("round(sum(increase(gpuready_xids_total[1h])))")
+            assert shown["value"][1] == "1"
             for _ in range(3):
                 with node.gpus() as gpus:
                     gpus.raise_xid(1, 31)
@@ -65,6 +71,23 @@ async def test_three_pods_share_a_gpu_and_no_label_changes_while_counters_count(
             await _dashboards_have_data(server)
             raised = (await server.get("/api/v1/alerts"))["alerts"]
             assert {each["labels"]["alertname"] for each in raised} <= {"GPUReadyGPUThrottled"}
+
+
+async def test_the_first_xid_that_asks_for_a_reset_is_counted_and_raises_the_alert(tmp_path: Path) -> None:
+    [rule] = [each for each in alerts(EXPORTER_ALERTS) if each["alert"] == "GPUReadyXid"]
+    counted = 'increase(gpuready_xids_total{gpu="0",action="ResetGpu"}[1m])'
+    async with ExporterNode(tmp_path / "node") as node:
+        await node.start(DCGM_EXPORTER_INTERVAL="500")
+        async with prometheus(node.url.removeprefix("http://"), tmp_path, rules=[]) as server:
+            await server.wait_for("count_over_time(gpuready_xids_total[1m]) >= 3")
+            assert await _value(server, counted) == 0
+            assert await server.rows(rule["expr"]) == []
+            with node.gpus() as gpus:
+                gpus.raise_xid(0, 119)
+
+            await server.wait_for(f"{counted} > 0.5")
+            [raised] = await server.rows(rule["expr"])
+            assert raised["metric"]["xid"] == "119"
 
 
 async def _labels_have_stayed(server: Prometheus) -> None:

@@ -81,8 +81,16 @@ def withdraws(action: str) -> bool:
     return action in _WITHDRAWING
 
 
+ACTIONS = tuple(dict.fromkeys(_ACTIONS.values()))
+
+
 def meaning_of(code: int) -> str:
     return RULES.get(code, UNKNOWN).meaning
+
+
+def action_of(code: int) -> str:
+    """One of ACTIONS, by the default policy."""
+    return RULES.get(code, UNKNOWN).action
 
 
 def _application(meaning: str) -> Rule:

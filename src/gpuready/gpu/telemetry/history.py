@@ -15,7 +15,7 @@ from gpuready.gpu.telemetry.fields import sources_of
 from gpuready.gpu.telemetry.looks import Look
 from gpuready.gpu.telemetry.model import Activity, Entity, Field, Sample, Value, XidCount
 from gpuready.gpu.telemetry.sources import Derived
-from gpuready.gpu.xid import meaning_of
+from gpuready.gpu.xid import ACTIONS, action_of, meaning_of
 
 CLOCK_EVENTS = {
     0x1: "gpu_idle", 0x2: "clocks_setting", 0x4: "power_cap", 0x8: "hw_slowdown", 0x10: "sync_boost",
@@ -118,6 +118,11 @@ class History:
                 yield from _counts(seen, window, "clock_event")
             case "xid_total":
                 yield from ((each.count, _xid(each)) for each in gpu.totals.values())
+            case "xid_actions":
+                asked = Counter({each.code: each.count for each in gpu.totals.values()})
+                for action in ACTIONS:
+                    count = sum(asked[code] for code in asked if action_of(code) == action)
+                    yield count, (("action", action),)
             case "xid_time":
                 yield from ((each.last_time, _xid(each)) for each in gpu.totals.values())
             case "clock_active":

@@ -360,6 +360,8 @@ def own_rows() -> Iterator[Row]:
         return Row(Field(field_id, name, (), unit, kind, Scope.GPU, help), sources)
 
     yield own(XID_TOTAL, "gpuready_xid_errors_total", "XIDs by code", Derived("xid_total"))
+    asked = "XIDs by what they ask for; each action is there from 0 on"
+    yield own(20012, "gpuready_xids_total", asked, Derived("xid_actions"))
     last = "when the XID was last raised (seconds since 1970)"
     yield own(XID_LAST_TIME, "gpuready_xid_last_time_seconds", last, Derived("xid_time"), kind=Kind.GAUGE)
     active = "1 while the reason holds the clocks back"

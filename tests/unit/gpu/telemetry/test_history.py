@@ -11,6 +11,7 @@ from gpuready.gpu.telemetry.fields import find_field
 from gpuready.gpu.telemetry.history import History, Windows
 from gpuready.gpu.telemetry.looks import Look
 from gpuready.gpu.telemetry.model import Device, Field, Value
+from gpuready.gpu.xid import ACTIONS
 
 GPU = Device("GPU-a", 0, 0, "00000000:07:00.0", "NVIDIA H100")
 BOOT = 1_000_000.0  # what the clock shows when `at` is 0
@@ -64,6 +65,18 @@ def test_every_xid_counts_and_the_last_one_expires_after_the_window() -> None:
     assert story.told("gpuready_xid_errors_total", 10_000)["xid=79"] == 2
     first = {count.code: (count.first_time, count.last_time) for count in story.history.xids()}
     assert first[79] == (BOOT + 400, BOOT + 410)
+
+
+def test_xids_are_counted_from_zero_on_by_what_they_ask_for() -> None:
+    story = Story()
+    none = {f"action={action}": 0 for action in ACTIONS}
+    assert set(none) > {"action=ResetGpu", "action=RebootNode", "action=CheckApplication"}
+    assert story.told("gpuready_xids_total", 1) == none
+    for at, code in enumerate((31, 13, 79, 119, 48, 4711)):
+        story.xid(code, at)
+    asked = {"CheckApplication": 2, "RebootNode": 1, "ResetGpu": 2, "Observe": 1}
+    wanted = none | {f"action={action}": count for action, count in asked.items()}
+    assert story.told("gpuready_xids_total", 10) == wanted
 
 
 def test_xids_within_the_window_are_counted_as_the_original_shows_them() -> None:

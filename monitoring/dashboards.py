@@ -7,6 +7,7 @@ the order. gpuready-fleet.json is the operator's and is kept by hand.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,13 @@ COLUMNS = 24
 
 @dataclass(frozen=True)
 class Panel:
-    """queries: (expression, legend). `kind`: timeseries, stat or table; `width` in 24ths of the page."""
+    """
+    queries  (expression, legend)
+    kind     timeseries, stat or table
+    width    in 24ths of the page
+    columns  of a table: (label, heading); "Value" is the value
+    empty    what an empty panel says, where that is good news
+    """
 
     title: str
     learn: str
@@ -27,17 +34,23 @@ class Panel:
     kind: str = "timeseries"
     width: int = 12
     bad_above: float | None = None
+    columns: tuple[tuple[str, str], ...] = ()
+    empty: str = ""
 
 
 @dataclass(frozen=True)
 class Board:
-    """`variables`: (name, label, query); $node is one of them on every board."""
+    """
+    variables  (name, label, query); $node is one of them on every board
+    one        opens with one node, or one GPU, and not with all of them
+    """
 
     uid: str
     title: str
     learn: str
     rows: tuple[tuple[str, tuple[Panel, ...]], ...]
     variables: tuple[tuple[str, str, str], ...]
+    one: bool = False
 
 
 NODE = ("node", "Node", "label_values(DCGM_FI_DEV_GPU_TEMP, Hostname)")
@@ -45,8 +58,14 @@ GPU = ("gpu", "GPU", 'label_values(DCGM_FI_DEV_GPU_TEMP{Hostname=~"$node"}, gpu)
 ON_NODE = '{Hostname=~"$node"}'
 ON_GPU = '{Hostname=~"$node",gpu=~"$gpu"}'
 BY_GPU = "{{Hostname}} / {{gpu}}"
+BY_PART = BY_GPU + " {{GPU_I_PROFILE}} {{GPU_I_ID}}"  # of whole GPUs the last two are empty
 ON_INSTANCE = '{Hostname=~"$node",GPU_I_ID!=""}'
 ALLOCATED = "gpuready_allocation_info"
+HOLDER = (
+    ("namespace", "Namespace"), ("pod", "Pod"), ("container", "Container"), ("Hostname", "Node"),
+    ("gpu", "GPU"), ("GPU_I_PROFILE", "Profile"), ("GPU_I_ID", "Instance"), ("sharing", "Sharing"),
+    ("replica", "Share"), ("resource", "Resource"), ("UUID", "UUID"),
+)  # fmt: skip
 
 
 def _both(metric: str, place: str = ON_GPU, legend: str = BY_GPU) -> tuple[tuple[str, str], ...]:
@@ -101,7 +120,7 @@ BOARDS = (
                     Panel(
                         "GPUs that do not answer",
                         "Their other series are absent: nothing here is a value of before.",
-                        (("sum(gpuready_exporter_gpu_silent)", "silent"),),
+                        ((f"sum(gpuready_exporter_gpu_silent{ON_NODE})", "silent"),),
                         kind="stat",
                         width=4,
                         bad_above=1,
@@ -127,9 +146,9 @@ BOARDS = (
                     ),
                     Panel(
                         "Memory in use",
-                        "Of each GPU.",
-                        _both("DCGM_FI_DEV_FB_USED", ON_NODE),
-                        unit="decmbytes",
+                        "Of each GPU, its instances together.",
+                        ((f"sum by (Hostname, gpu) (DCGM_FI_DEV_FB_USED{ON_NODE})", BY_GPU),),
+                        unit="mbytes",
                     ),
                     Panel(
                         "Temperature", "Of each GPU.", _both("DCGM_FI_DEV_GPU_TEMP", ON_NODE), unit="celsius"
@@ -139,6 +158,7 @@ BOARDS = (
             ),
         ),
         (NODE,),
+        one=True,
     ),
     Board(
         "gpuready-gpu",
@@ -153,21 +173,26 @@ BOARDS = (
                         "Shares of time; by performance monitoring where the GPU has it (Hopper and newer).",
                         (
                             (f"DCGM_FI_DEV_GPU_UTIL{ON_GPU} / 100", "kernel " + BY_GPU),
-                            (f"DCGM_FI_PROF_GR_ENGINE_ACTIVE{ON_GPU}", "graphics or compute " + BY_GPU),
-                            (f"DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{ON_GPU}", "tensor " + BY_GPU),
-                            (f"DCGM_FI_PROF_DRAM_ACTIVE{ON_GPU}", "memory " + BY_GPU),
+                            (f"DCGM_FI_PROF_GR_ENGINE_ACTIVE{ON_GPU}", "graphics or compute " + BY_PART),
+                            (f"DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{ON_GPU}", "tensor " + BY_PART),
+                            (f"DCGM_FI_PROF_DRAM_ACTIVE{ON_GPU}", "memory " + BY_PART),
                         ),
                         unit="percentunit",
+                        width=8,
                     ),
                     Panel(
                         "Memory",
-                        "In use, free, and kept by the driver.",
+                        "In use, free, and kept by the driver; instances together.",
                         (
-                            (f"DCGM_FI_DEV_FB_USED{ON_GPU}", "used " + BY_GPU),
-                            (f"DCGM_FI_DEV_FB_FREE{ON_GPU}", "free " + BY_GPU),
-                            (f"DCGM_FI_DEV_FB_RESERVED{ON_GPU}", "reserved " + BY_GPU),
+                            (f"sum by (Hostname, gpu) (DCGM_FI_DEV_FB_USED{ON_GPU})", "used " + BY_GPU),
+                            (f"sum by (Hostname, gpu) (DCGM_FI_DEV_FB_FREE{ON_GPU})", "free " + BY_GPU),
+                            (
+                                f"sum by (Hostname, gpu) (DCGM_FI_DEV_FB_RESERVED{ON_GPU})",
+                                "reserved " + BY_GPU,
+                            ),
                         ),
-                        unit="decmbytes",
+                        unit="mbytes",
+                        width=8,
                     ),
                     Panel(
                         "Video engines",
@@ -177,6 +202,7 @@ BOARDS = (
                             (f"DCGM_FI_DEV_DEC_UTIL{ON_GPU}", "decoder " + BY_GPU),
                         ),
                         unit="percent",
+                        width=8,
                     ),
                 ),
             ),
@@ -197,11 +223,12 @@ BOARDS = (
                         "Share of time for which a reason held the clocks back.",
                         (
                             (
-                                f"rate(gpuready_clock_event_seconds_total{ON_GPU}[$__rate_interval])",
+                                f"rate(gpuready_clock_event_seconds_total{ON_GPU}[$__rate_interval]) > 0",
                                 "{{reason}} " + BY_GPU,
                             ),
                         ),
                         unit="percentunit",
+                        empty="nothing",
                     ),
                     Panel(
                         "Temperature",
@@ -257,6 +284,7 @@ BOARDS = (
             ),
         ),
         (NODE, GPU),
+        one=True,
     ),
     Board(
         "gpuready-pods",
@@ -272,6 +300,7 @@ BOARDS = (
                         ((f'{ALLOCATED}{{Hostname=~"$node",namespace=~"$namespace"}}', ""),),
                         kind="table",
                         width=24,
+                        columns=HOLDER,
                     ),
                     Panel(
                         "Memory by pod",
@@ -287,7 +316,7 @@ BOARDS = (
                     ),
                     Panel(
                         "GPU time by pod",
-                        "Share of a GPU's time; 2 is two whole GPUs.",
+                        "Share of a GPU's time; 2 is two whole GPUs. MIG instances have no such value.",
                         (
                             (
                                 "sum by (namespace, pod) (gpuready_pod_sm_utilization_ratio"
@@ -308,11 +337,17 @@ BOARDS = (
                             ),
                         ),
                         unit="s",
+                        empty="nobody for ten minutes",
                     ),
                     Panel(
                         "Used by nobody known",
                         "Memory of GPUs that belongs to no pod: programs of the host, pods that have gone.",
-                        ((f"gpuready_unattributed_memory_used_bytes{ON_NODE}", BY_GPU),),
+                        (
+                            (
+                                f"sum by (Hostname, gpu) (gpuready_unattributed_memory_used_bytes{ON_NODE})",
+                                BY_GPU,
+                            ),
+                        ),
                         unit="bytes",
                     ),
                 ),
@@ -349,7 +384,7 @@ BOARDS = (
                                 BY_GPU + " / {{GPU_I_ID}} {{GPU_I_PROFILE}}",
                             ),
                         ),
-                        unit="decmbytes",
+                        unit="mbytes",
                     ),
                     Panel(
                         "Engine in use",
@@ -377,8 +412,8 @@ BOARDS = (
                         "Once for each GPU, however many instances it has: sums are right.",
                         (
                             (
-                                'DCGM_FI_DEV_POWER_USAGE{Hostname=~"$node"} and on (UUID) '
-                                'count by (UUID) (DCGM_FI_DEV_FB_USED{GPU_I_ID!=""})',
+                                'DCGM_FI_DEV_POWER_USAGE{Hostname=~"$node"} and on (Hostname, UUID) '
+                                'count by (Hostname, UUID) (DCGM_FI_DEV_FB_USED{GPU_I_ID!=""})',
                                 BY_GPU,
                             ),
                         ),
@@ -406,6 +441,7 @@ BOARDS = (
                                 "XID {{xid}} " + BY_GPU,
                             ),
                         ),
+                        empty="none",
                     ),
                     Panel(
                         "Rows remapped",
@@ -432,11 +468,13 @@ BOARDS = (
                         (
                             (
                                 "rate(gpuready_clock_event_seconds_total"
-                                '{Hostname=~"$node",reason!~"low_utilization|app_clocks|base_clocks"}[$__rate_interval])',
+                                '{Hostname=~"$node",reason!~"low_utilization|app_clocks|base_clocks"}'
+                                "[$__rate_interval]) > 0",
                                 "{{reason}} " + BY_GPU,
                             ),
                         ),
                         unit="percentunit",
+                        empty="nothing",
                     ),
                 ),
             ),
@@ -446,7 +484,8 @@ BOARDS = (
                     Panel(
                         "GPUs that do not answer",
                         "1: its other series are absent.",
-                        (("gpuready_exporter_gpu_silent > 0", "{{instance}} / {{gpu}}"),),
+                        ((f"gpuready_exporter_gpu_silent{ON_NODE} > 0", BY_GPU),),
+                        empty="none",
                     ),
                     Panel(
                         "Age of samples and of the mapping to pods",
@@ -475,10 +514,12 @@ BOARDS = (
                         (
                             (
                                 "sum by (field, reason) (gpuready_exporter_absent_fields)",
-                                "{{field}}: {{reason}}",
+                                "",
                             ),
                         ),
                         kind="table",
+                        columns=(("field", "Field"), ("reason", "Why"), ("Value", "Devices")),
+                        empty="none",
                     ),
                 ),
             ),
@@ -506,7 +547,9 @@ def _board(board: Board) -> dict[str, Any]:
         "refresh": "30s",
         "time": {"from": "now-6h", "to": "now"},
         "timezone": "browser",
-        "templating": {"list": [_data_source(), *(_variable(*each) for each in board.variables)]},
+        "templating": {
+            "list": [_data_source(), *(_variable(*each, one=board.one) for each in board.variables)]
+        },
         "annotations": {"list": []},
         "links": [],
         "panels": _panels(board),
@@ -528,7 +571,9 @@ def _data_source() -> dict[str, Any]:
     }
 
 
-def _variable(name: str, label: str, query: str) -> dict[str, Any]:
+def _variable(name: str, label: str, query: str, *, one: bool) -> dict[str, Any]:
+    """A variable that knows no "all" opens with its first value."""
+    everything: dict[str, Any] = {"text": ["All"], "value": ["$__all"]}
     return {
         "name": name,
         "label": label,
@@ -541,9 +586,9 @@ def _variable(name: str, label: str, query: str) -> dict[str, Any]:
         "regex": "",
         "sort": 1,
         "multi": True,
-        "includeAll": True,
+        "includeAll": not one,
         "allValue": ".*",
-        "current": {"text": ["All"], "value": ["$__all"]},
+        "current": {} if one else everything,
     }
 
 
@@ -577,7 +622,7 @@ def _panel(number: int, panel: Panel, place: dict[str, int]) -> dict[str, Any]:
     if panel.bad_above is not None:
         steps.append({"color": "red", "value": panel.bad_above})
     instant = panel.kind != "timeseries"
-    return {
+    made: dict[str, Any] = {
         "id": number,
         "type": panel.kind,
         "title": panel.title,
@@ -597,10 +642,48 @@ def _panel(number: int, panel: Panel, place: dict[str, int]) -> dict[str, Any]:
             for position, (expression, legend) in enumerate(panel.queries)
         ],
         "fieldConfig": {
-            "defaults": {"unit": panel.unit, "thresholds": {"mode": "absolute", "steps": steps}},
+            "defaults": {
+                "unit": panel.unit,
+                "thresholds": {"mode": "absolute", "steps": steps},
+                **({"noValue": panel.empty} if panel.empty else {}),
+                **(_LINES if panel.kind == "timeseries" else {}),
+            },
             "overrides": [],
         },
-        "options": {},
+        "options": _OPTIONS[panel.kind](panel),
+    }
+    if panel.columns:
+        made["transformations"] = [_organized(panel)]
+    return made
+
+
+_LINES = {"min": 0, "custom": {"drawStyle": "line", "fillOpacity": 0, "showPoints": "never"}}
+_OPTIONS: dict[str, Callable[[Panel], dict[str, Any]]] = {
+    "timeseries": lambda panel: {
+        "legend": {"displayMode": "list", "placement": "bottom"},
+        "tooltip": {"mode": "multi", "sort": "desc"},
+    },
+    "stat": lambda panel: {
+        "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
+        "colorMode": "none" if panel.bad_above is None else "background",
+        "graphMode": "none",
+        "textMode": "auto" if panel.width == COLUMNS else "value",
+    },
+    "table": lambda panel: {"showHeader": True},
+}
+
+
+def _organized(panel: Panel) -> dict[str, Any]:
+    """Only these columns, in this order, under these headings."""
+    wanted = [label for label, _ in panel.columns]
+    hidden = [label for label in ("Time", "__name__", "instance", "job", "Value") if label not in wanted]
+    return {
+        "id": "organize",
+        "options": {
+            "excludeByName": dict.fromkeys(hidden, True),
+            "indexByName": {label: place for place, label in enumerate(wanted)},
+            "renameByName": dict(panel.columns),
+        },
     }
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-from collections.abc import AsyncIterator, Sequence
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -37,21 +38,28 @@ class Prometheus:
         return list((await self.get("/api/v1/query", query=query))["result"])
 
     async def wait_for(self, query: str) -> None:
-        async with asyncio.timeout(DEADLINE_S):
-            while not await self.rows(query):
-                await asyncio.sleep(0.2)
+        deadline = time.monotonic() + DEADLINE_S
+        while not await self.rows(query):
+            assert time.monotonic() < deadline, f"nothing in {DEADLINE_S} s: {query}"
+            await asyncio.sleep(0.2)
 
 
 @asynccontextmanager
 async def prometheus(
-    target: str, directory: Path, *, rules: Sequence[Path], job: str = "gpuready"
+    target: str,
+    directory: Path,
+    *,
+    rules: Sequence[Path],
+    job: str = "gpuready",
+    more: Mapping[str, Sequence[str]] | None = None,
 ) -> AsyncIterator[Prometheus]:
-    """Scrapes `target` every second and evaluates the rules as often."""
+    """Scrapes `target` every second, and `more` by job, and evaluates the rules as often."""
     config = {
         "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
         "rule_files": [str(path) for path in rules],
         "scrape_configs": [
-            {"job_name": job, "honor_labels": True, "static_configs": [{"targets": [target]}]}
+            {"job_name": name, "honor_labels": True, "static_configs": [{"targets": list(targets)}]}
+            for name, targets in {job: [target], **(more or {})}.items()
         ],
     }
     path = directory / "prometheus.yaml"

@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes a real exporter: labels stay, counters count, dashboards have their data.
+"""A real Prometheus scrapes a real exporter: labels stay, counters count, the public dashboard works.
 
 Three pods share one GPU and the kubelet lists them in another order each time: with NVIDIA's exporter the
 pod's label moved at most scrapes, and every series by pod was broken.
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.node.prometheus import Prometheus, needs_prometheus, prometheus
 from tests.sim.exporter_node import GPU, ExporterNode, Pod
-from tests.unit.monitoring.promql import EXPORTER_ALERTS, EXPORTER_DASHBOARDS, alerts, everywhere, queries
+from tests.unit.monitoring.promql import EXPORTER_ALERTS, alerts
 
 from gpuready_sim.hardware import work
 from gpuready_sim.hardware.course import Course
@@ -36,8 +36,6 @@ PUBLIC_DASHBOARD = (
     "count by (instance) (DCGM_FI_DEV_GPU_TEMP)",
     "count by (gpu) (DCGM_FI_DEV_GPU_TEMP)",
 )
-# Nothing of the kind happens here, or no GPU is cut up.
-EMPTY = {"GPUs that do not answer", "Held but idle", "Fields without a value", "Rows remapped"}
 
 
 async def test_three_pods_share_a_gpu_and_no_label_changes_while_counters_count(tmp_path: Path) -> None:
@@ -68,7 +66,7 @@ async def test_three_pods_share_a_gpu_and_no_label_changes_while_counters_count(
 
             await _labels_have_stayed(server)
             await _counters_are_right(server)
-            await _dashboards_have_data(server)
+            await _public_dashboard_has_data(server)
             raised = (await server.get("/api/v1/alerts"))["alerts"]
             assert {each["labels"]["alertname"] for each in raised} <= {"GPUReadyGPUThrottled"}
 
@@ -125,14 +123,9 @@ async def _counters_are_right(server: Prometheus) -> None:
     assert used == 3 * 500 * 2**20
 
 
-async def _dashboards_have_data(server: Prometheus) -> None:
+async def _public_dashboard_has_data(server: Prometheus) -> None:
     for query in PUBLIC_DASHBOARD:
         assert await server.rows(query), query
-    for dashboard in EXPORTER_DASHBOARDS:
-        for title, query in queries(dashboard):
-            found = await server.rows(everywhere(query))
-            if title not in EMPTY and dashboard.stem != "gpuready-mig":
-                assert found, f"{dashboard.stem}, {title}: {query}"
 
 
 async def _value(server: Prometheus, query: str) -> float:

@@ -51,7 +51,7 @@ def families_of(
     return [
         *device_families(collection, attribution, look, memory, time),
         *(pod_families(collection, attribution, look, memory, time) if counted.holdings else ()),
-        *own_families(collection, attribution, replace(counted, processes=strangers), now),
+        *own_families(collection, attribution, replace(counted, processes=strangers), now, look.host),
     ]
 
 

@@ -61,6 +61,11 @@ class Style:
         return PodNames(names.pod, names.namespace, names.container, self.pod_extra)
 
     @property
+    def host(self) -> Pairs:
+        """The label with the node's name, unless there is none."""
+        return ((self.hostname_label, self.hostname),) if self.hostname and self.hostname_label else ()
+
+    @property
     def uuid_label(self) -> str:
         return "uuid" if self.old_names else "UUID"
 
@@ -121,10 +126,9 @@ class _Place:
 
 def identity(entity: Entity, style: Style) -> Pairs:
     """gpu, UUID, pci_bus_id, device, modelName, GPU_I_*, Hostname; of a link under its own names."""
-    host = ((style.hostname_label, style.hostname),) if style.hostname and style.hostname_label else ()
     device = entity.device
     if device is None:
-        return host
+        return style.host
     if entity.link is not None:
         return (
             ("nvlink", str(entity.link)),
@@ -142,7 +146,7 @@ def identity(entity: Entity, style: Style) -> Pairs:
         ("device", f"nvidia{device.minor}"),
         ("modelName", _model(device, style)),
         *_instance(entity.instance),
-        *host,
+        *style.host,
     )
 
 
@@ -222,12 +226,11 @@ class _Known:
         if device is None:
             return ((self._style.uuid_label, uuid),)
         instance = next((i for i in device.instances if i.id == instance_id), None)
-        host = self._style.hostname
         return (
             ("gpu", str(device.index)),
             (self._style.uuid_label, uuid),
             *_instance(instance),
-            *(((self._style.hostname_label, host),) if host and self._style.hostname_label else ()),
+            *self._style.host,
         )
 
     def schedulable(self) -> Iterator[Key]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gpuready import names
 from gpuready.gpu.telemetry.model import Collection, Device
-from gpuready.operands.exporter.attribution import Attribution
+from gpuready.operands.exporter.attribution import Attribution, Pairs
 from gpuready.operands.exporter.exposition import COUNTER, GAUGE, Family, labels_text
 from gpuready.operands.exporter.holders import Holdings
 
@@ -36,16 +36,19 @@ class Counted:
 
 
 def own_families(
-    collection: Collection, attribution: Attribution, counted: Counted, now: float
+    collection: Collection, attribution: Attribution, counted: Counted, now: float, host: Pairs = ()
 ) -> list[Family]:
-    """`now` is of the monotonic clock."""
+    """
+    now   of the monotonic clock
+    host  the label with the node's name, for what is of one GPU
+    """
     took = max(0.0, collection.ended_at - collection.started_at)
     return [
         _one("build_info", "Version of the exporter.", 1, (("version", names.VERSION),)),
         _one("nvml_up", "Whether NVML as a whole answered in the last look.", int(not collection.problem)),
         _one("collection_seconds", "How long the last look at the GPUs took.", took),
         _count("collections_total", "Looks at the GPUs.", counted.collections),
-        *_by_gpu(collection, now),
+        *_by_gpu(collection, now, host),
         _absent(collection),
         _one("rejected_lines", "Lines of the counters' CSV that are not used.", counted.rejected_lines),
         _count("csv_reloads_total", "How often another CSV was taken up.", counted.reloads),
@@ -56,14 +59,14 @@ def own_families(
     ]
 
 
-def _by_gpu(collection: Collection, now: float) -> list[Family]:
+def _by_gpu(collection: Collection, now: float, host: Pairs) -> list[Family]:
     silent = {each.uuid for each in collection.silent}
     newest: dict[str, float] = {}
     for sample in collection.samples:
         uuid = sample.entity.uuid
         newest[uuid] = max(newest.get(uuid, sample.taken_at), sample.taken_at)
     ages = [
-        (_gpu(device), round(max(0.0, now - newest[device.uuid]), 3))
+        (_gpu(device, host), round(max(0.0, now - newest[device.uuid]), 3))
         for device in collection.devices
         if device.uuid in newest
     ]
@@ -72,7 +75,7 @@ def _by_gpu(collection: Collection, now: float) -> list[Family]:
             f"{_PREFIX}_gpu_silent",
             GAUGE,
             "1 for a GPU that does not answer; its other series are absent.",
-            [(_gpu(device), int(device.uuid in silent)) for device in collection.devices],
+            [(_gpu(device, host), int(device.uuid in silent)) for device in collection.devices],
         ),
         Family(f"{_PREFIX}_sample_age_seconds", GAUGE, "Age of a GPU's newest sample when shown.", ages),
     ]
@@ -115,8 +118,8 @@ def _mapping(attribution: Attribution, holdings: Holdings, now: float) -> list[F
     ]
 
 
-def _gpu(device: Device) -> str:
-    return labels_text((("gpu", str(device.index)), ("UUID", device.uuid)))
+def _gpu(device: Device, host: Pairs) -> str:
+    return labels_text((("gpu", str(device.index)), ("UUID", device.uuid), *host))
 
 
 def _one(name: str, text: str, value: int | float, pairs: tuple[tuple[str, str], ...] = ()) -> Family:

@@ -87,6 +87,7 @@ class Takeover:
         policy = policy_of(RECORD)
         policy["metadata"] = {"name": policy["metadata"]["name"]}
         policy["spec"]["dcgmExporter"]["enabled"] = False
+        del policy["spec"]["daemonsets"]["labels"]  # the marks of the original's chart: ours writes none
         made = await cluster.client.create(POLICIES, policy)
         before = {}
         async with as_manager(cluster, "gpu-operator") as original:

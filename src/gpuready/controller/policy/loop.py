@@ -29,8 +29,8 @@ from gpuready.controller.policy.namespace import missing_labels
 from gpuready.controller.policy.node_views import NodeViews
 from gpuready.controller.policy.observed import Observed
 from gpuready.controller.policy.plan import Plan, key_of, plan_of
-from gpuready.controller.policy.pod_marks import without_new_mark
 from gpuready.controller.policy.refusals import RETRY_S, Refusals
+from gpuready.controller.policy.spared_pods import sparing
 from gpuready.controller.policy.status import (
     headline,
     ignored_status,
@@ -91,7 +91,7 @@ class PolicyLoop(Loop):
         self._own_image = own_image
         self._images = images or {}
         self._others = others
-        self._applier = Applier(client, fit=without_new_mark)
+        self._applier = Applier(client, fit=sparing)
         self._refusals = Refusals()
         self._failing: set[str] = set()  # objects that the last pass could not write
         self._told: dict[str, str] = {}
@@ -107,7 +107,7 @@ class PolicyLoop(Loop):
         self._listen()
 
     def begin(self) -> None:
-        self._applier = Applier(self._client, fit=without_new_mark)
+        self._applier = Applier(self._client, fit=sparing)
         self._refusals = Refusals()
         self._failing, self._told, self._bugs, self._originals = set(), {}, {}, None
         self._written, self._echoes, self._rested_at, self._ahead = {}, Echoes(), 0.0, {}

@@ -24,11 +24,11 @@ from gpuready.operands.original.containers import (
 )
 from gpuready.operands.original.entrypoint import Entrypoint
 from gpuready.operands.original.pods import Pod, daemonset
+from gpuready.operands.original.scripts import VALIDATIONS
 from gpuready.operands.original.validation import (
     DRIVER_ROOT,
     HOST_READ_ONLY,
     READ_GATES,
-    VALIDATIONS,
     validations_volume,
     wait_for_toolkit,
 )

@@ -33,10 +33,10 @@ from gpuready.operands.original.containers import (
 from gpuready.operands.original.entrypoint import Entrypoint
 from gpuready.operands.original.plugin_config import DIGEST_ANNOTATION
 from gpuready.operands.original.pods import Pod, daemonset
+from gpuready.operands.original.scripts import VALIDATIONS
 from gpuready.operands.original.validation import (
     DRIVER_ROOT,
     READ_GATES,
-    VALIDATIONS,
     validations_volume,
     wait_for_toolkit,
 )

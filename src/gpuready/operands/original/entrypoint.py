@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from gpuready.operands.contract import ClusterView, KubeObject
 from gpuready.operands.original.containers import ROOT_ONLY, config_map, config_volume, mount
-from gpuready.operands.original.validation import VALIDATIONS, wait_for
+from gpuready.operands.original.scripts import VALIDATIONS, wait_for
 
 SCRIPT, PLACE = "entrypoint.sh", "/bin/entrypoint.sh"
 

@@ -17,9 +17,8 @@ from gpuready.operands.original.containers import (
     mount,
     user_env,
 )
+from gpuready.operands.original.scripts import VALIDATIONS, WAIT_FOR_TOOLKIT
 
-VALIDATIONS = "/run/nvidia/validations"
-TOOLKIT_READY = f"{VALIDATIONS}/toolkit-ready"
 WRITE_GATES = mount("run-nvidia-validations", VALIDATIONS, propagation=BIDIRECTIONAL)
 READ_GATES = mount("run-nvidia-validations", VALIDATIONS, propagation=HOST_TO_CONTAINER)
 RUN_NVIDIA = mount("run-nvidia", "/run/nvidia", propagation=HOST_TO_CONTAINER)
@@ -68,17 +67,8 @@ def wait_for_toolkit(policy: ClusterPolicy, view: ClusterView, gates: KubeObject
         "toolkit-validation",
         validator_image(policy, view),
         command=["sh", "-c"],
-        args=[wait_for(TOOLKIT_READY, "the container toolkit")],
+        args=[WAIT_FOR_TOOLKIT],
         env=env,
         securityContext=AS_ROOT,
         mounts=[gates],
-    )
-
-
-def wait_for(gate: str, what: str) -> str:
-    """Shell text that ends when the gate is open; it looks every second and says so every half minute."""
-    return (
-        f"n=0; until [ -e {gate} ]; do "
-        f'[ $((n % 30)) -ne 0 ] || echo "waiting for {what}: {gate} is not there"; '
-        "n=$((n + 1)); sleep 1; done"
     )

@@ -26,10 +26,10 @@ from gpuready.operands.original.containers import (
 )
 from gpuready.operands.original.entrypoint import PLACE, Entrypoint
 from gpuready.operands.original.pods import Pod, daemonset
+from gpuready.operands.original.scripts import VALIDATIONS
 from gpuready.operands.original.validation import (
     DRIVER_ROOT,
     HOST_READ_ONLY,
-    VALIDATIONS,
     driver_validation,
     validations_volume,
 )

@@ -22,8 +22,8 @@ from gpuready.operands.original.containers import (
     user_env,
 )
 from gpuready.operands.original.pods import Pod, daemonset
+from gpuready.operands.original.scripts import ALL_PASSED, VALIDATIONS
 from gpuready.operands.original.validation import (
-    VALIDATIONS,
     WRITE_GATES,
     driver_validation,
     validations_volume,
@@ -135,7 +135,7 @@ def _keeper_of_the_gates(policy: ClusterPolicy, view: ClusterView) -> KubeObject
         NAME,
         validator_image(policy, view),
         command=["sh", "-c"],
-        args=validator.args or ["echo all validations have passed; while :; do sleep 86400; done"],
+        args=validator.args or [ALL_PASSED],
         env=user_env(validator.env),
         resources=validator.resources,
         securityContext=AS_ROOT,

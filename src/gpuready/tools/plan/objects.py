@@ -12,7 +12,7 @@ from typing import Any
 from gpuready import names
 from gpuready.controller.policy import pruning
 from gpuready.controller.policy.plan import Plan, key_of
-from gpuready.controller.policy.pod_marks import without_new_mark
+from gpuready.controller.policy.spared_pods import sparing
 from gpuready.kube.apply import Change, Occupied, decide, find_occupied, is_strangers, with_digest
 from gpuready.kube.compare import Difference, dropped
 from gpuready.tools.plan.forecast import Fate, Field, ObjectChange, Obstacle
@@ -54,7 +54,7 @@ def outlook_of(plan: Plan, look: Look, left_behind: Sequence[tuple[str, Object]]
 def _applied(obj: Object, live: Object | None) -> ObjectChange | Obstacle | None:
     if live is None:
         return _change(Fate.CREATED, obj)
-    marked = with_digest(without_new_mark(obj, live))
+    marked = with_digest(sparing(obj, live))
     if is_strangers(marked, live):
         return _obstacle(obj, find_occupied(marked, live))
     change, found = decide(marked, live)

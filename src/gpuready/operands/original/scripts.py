@@ -1,0 +1,49 @@
+"""Shell texts of the originals' pods: ours, and those of the original's releases that do the same job. Pure.
+
+A pod of the original that runs is not replaced for the wording of a loop that waits. Its releases' texts are
+known by their SHA-256.
+
+Source: gpu-operator v1.11.0 to v26.7.0, assets/state-*/*_daemonset.yaml: each text is the same in all of
+them, save the validator's, which changed with v25.10.0.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+VALIDATIONS = "/run/nvidia/validations"
+TOOLKIT_READY = f"{VALIDATIONS}/toolkit-ready"
+
+
+def wait_for(gate: str, what: str) -> str:
+    """Shell text that ends when the gate is open; it looks every second and says so every half minute."""
+    return (
+        f"n=0; until [ -e {gate} ]; do "
+        f'[ $((n % 30)) -ne 0 ] || echo "waiting for {what}: {gate} is not there"; '
+        "n=$((n + 1)); sleep 1; done"
+    )
+
+
+WAIT_FOR_TOOLKIT = wait_for(TOOLKIT_READY, "the container toolkit")
+ALL_PASSED = "echo all validations have passed; while :; do sleep 86400; done"
+
+_OF_THE_ORIGINAL: Mapping[str, frozenset[str]] = {
+    WAIT_FOR_TOOLKIT: frozenset(
+        {
+            "13e20c79dfaf97d22e14f726e7959ef3b660cb9fcc84649114df7103e566c92d",
+            "f90f2a019c1f69d3541778996ca3d3375512dd12c1bea5ff8fc30e2c4e69db25",  # mig-manager's
+        }
+    ),
+    ALL_PASSED: frozenset(
+        {
+            "a302665d1d9d01e8d48b02b355ea8ba4376585980156788037970237d24dc1fd",
+            "8dbc9f97176b8687b048f8761b59047416763ede3ddb23faa944333a585dd3ab",  # before v25.10.0
+        }
+    ),
+}
+
+
+def does_the_same(ours: str, text: str) -> bool:
+    """Whether `text` is a release's of the original in the place of this text of ours."""
+    return hashlib.sha256(text.encode()).hexdigest() in _OF_THE_ORIGINAL.get(ours, ())

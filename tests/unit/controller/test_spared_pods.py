@@ -1,0 +1,128 @@
+"""Pods that run as the policy wants are not replaced for a name or a wording: recorded clusters."""
+
+from __future__ import annotations
+
+import copy
+import re
+from typing import Any
+
+import pytest
+from tests.unit.operands.original.normal_form import record_objects
+from tests.unit.operands.original.recorded import NAMES, plan_of_record
+
+from gpuready import names
+from gpuready.controller.policy import spared_pods
+from gpuready.controller.policy.spared_pods import sparing
+from gpuready.kube.compare import differences
+from gpuready.operands.original import scripts
+from gpuready_sim.apiserver.defaults import defaulted
+
+DRIVER = "nvidia-driver-daemonset"
+# What stands in a record in the place of a text: "<script sha256:FIRST12> what it does".
+PLACEHOLDER = re.compile(r"<script sha256:([0-9a-f]{12})>")
+# Where we know better than the original, in the one record that asks for it (docs/guides/install.md).
+REPLACED = {"P11": {"nvidia-dcgm-exporter", "nvidia-device-plugin-daemonset", "nvidia-mig-manager"}}
+
+
+@pytest.fixture(autouse=True)
+def recorded_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record has the beginning of a text's digest instead of the text."""
+
+    def does_the_same(ours: str, text: str) -> bool:
+        known = scripts._OF_THE_ORIGINAL.get(ours, ())
+        found = PLACEHOLDER.match(text)
+        return bool(found) and any(digest.startswith(found[1]) for digest in known)
+
+    monkeypatch.setattr(spared_pods, "does_the_same", does_the_same)
+
+
+def wanted(record: str) -> dict[str, dict[str, Any]]:
+    objects = [obj for each in plan_of_record(record).operands for obj in each.objects]
+    return {obj["metadata"]["name"]: obj for obj in objects if obj["kind"] == "DaemonSet"}
+
+
+def running(record: str, name: str) -> dict[str, Any]:
+    return defaulted(copy.deepcopy(record_objects(record)["DaemonSet", name]))
+
+
+def replaces_pods(desired: Any, live: Any) -> list[str]:
+    found = [str(each) for each in differences(sparing(desired, live), live)]
+    return [each for each in found if each.startswith("spec.template")]
+
+
+@pytest.mark.parametrize("record", NAMES)
+def test_a_takeover_replaces_no_pod_of_the_original_that_runs_as_the_policy_wants(record):
+    replaced = {
+        name: found
+        for name, desired in wanted(record).items()
+        if name != DRIVER and (found := replaces_pods(desired, running(record, name)))
+    }
+    assert set(replaced) == REPLACED.get(record, set()), replaced
+
+
+def test_the_drivers_pods_are_not_replaced_by_themselves():
+    """Their template gets its operating system's selector; a pod takes it up when somebody deletes it."""
+    driver = wanted("P01")[DRIVER]
+    assert replaces_pods(driver, running("P01", DRIVER))
+    assert driver["spec"]["updateStrategy"] == {"type": "OnDelete"}
+
+
+@pytest.mark.parametrize("key", spared_pods.CHART_LABELS)
+@pytest.mark.parametrize("asked", [{}, {"helm.sh/chart": "gpuready-2", "app.kubernetes.io/managed-by": "us"}])
+def test_helms_marks_are_not_worth_a_pod(key, asked):
+    name = "gpu-feature-discovery"
+    desired = copy.deepcopy(wanted("P01")[name])
+    live = copy.deepcopy(desired)
+    live["spec"]["template"]["metadata"]["labels"][key] = "of the chart before"
+    labels = desired["spec"]["template"]["metadata"]["labels"]
+    for each in spared_pods.CHART_LABELS:
+        labels.pop(each, None)
+    labels.update(asked)
+
+    assert replaces_pods(desired, live) == []
+
+
+def test_with_the_first_change_that_replaces_pods_anyway_all_becomes_ours():
+    name = "gpu-feature-discovery"
+    desired = copy.deepcopy(wanted("P01")[name])
+    desired["spec"]["template"]["spec"]["containers"][0]["env"].append({"name": "NEW", "value": "1"})
+
+    spared = sparing(desired, running("P01", name))
+
+    assert spared is desired
+    assert spared["spec"]["template"]["metadata"]["labels"][names.OPERAND_LABEL]
+
+
+def test_args_of_the_policy_are_no_wording_of_the_originals():
+    """A user's own text in the place of a script reaches the pods."""
+    name = "nvidia-operator-validator"
+    desired = copy.deepcopy(wanted("P01")[name])
+    desired["spec"]["template"]["spec"]["containers"][0]["args"] = ["sleep 5"]
+    assert replaces_pods(desired, running("P01", name))
+
+    live = running("P01", name)
+    live["spec"]["template"]["spec"]["containers"][0]["args"] = ["sleep 5"]
+    assert replaces_pods(wanted("P01")[name], live)
+
+
+def test_what_pods_have_read_before_the_takeover_is_noted_beside_them_until_it_changes():
+    """Without the note an edit of the ConfigMap would never reach them, on them it would restart them."""
+    name = "nvidia-mig-manager"
+    desired, live = wanted("P04")[name], running("P04", name)
+    first = sparing(desired, live)
+    note = first["metadata"]["annotations"]["gpuready.dev/config-digest"]
+    assert note == desired["spec"]["template"]["metadata"]["annotations"]["gpuready.dev/config-digest"]
+    live["metadata"]["annotations"] = dict(first["metadata"]["annotations"])
+
+    assert sparing(desired, live) == first, "nothing to write at the next look"
+
+    edited = copy.deepcopy(desired)
+    edited["spec"]["template"]["metadata"]["annotations"]["gpuready.dev/config-digest"] = "another"
+    assert sparing(edited, live) is edited
+
+
+def test_texts_of_the_originals_releases_are_known_by_their_digest():
+    assert not scripts.does_the_same(scripts.WAIT_FOR_TOOLKIT, scripts.WAIT_FOR_TOOLKIT)
+    assert not scripts.does_the_same("another text", "a text")
+    for ours, digests in scripts._OF_THE_ORIGINAL.items():
+        assert all(re.fullmatch("[0-9a-f]{64}", each) for each in digests), ours

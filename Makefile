@@ -7,9 +7,13 @@ STAMP := $(VENV)/.gpuready-ready
 CLUSTER ?= gpuready
 FILE ?= examples/cluster-demo.yaml
 NODES ?= 100,1000,5000
+IMAGE ?= gpuready
+ENGINE ?= podman
+IMAGE_PYTHON ?= 3.13
+IMAGE_ARCH ?= $(shell uname -m)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-node kubernetes containerd conformance e2e check bench bench-scale sim down format stubs crds chart requirements picture clean
+.PHONY: help setup demo test test-node kubernetes containerd conformance e2e check bench bench-scale wheels image image-bases sim down format stubs crds chart requirements picture clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +67,19 @@ bench: setup ## measure what DESIGN promises: ready time, allocation latency, me
 
 bench-scale: setup ## the operator on NODES=100,1000,5000, beside the original where GPUREADY_BENCH_PEER names it (BENCH=--full)
 	$(BIN)/python -m benchmarks scale --nodes $(NODES) $(BENCH)
+
+wheels: setup ## fetch the packages of the image, so that its build needs no index (IMAGE_PYTHON=3.13)
+	rm -rf build/wheels
+	$(BIN)/python -m pip download --quiet --disable-pip-version-check --dest build/wheels --no-deps --require-hashes \
+		--only-binary :all: --implementation cp --python-version $(IMAGE_PYTHON) --abi cp$(subst .,,$(IMAGE_PYTHON)) \
+		--abi abi3 --abi none --platform manylinux_2_28_$(IMAGE_ARCH) --platform manylinux_2_17_$(IMAGE_ARCH) \
+		--platform manylinux2014_$(IMAGE_ARCH) --requirement requirements/runtime.txt
+
+image: ## build images/Containerfile (IMAGE=gpuready ENGINE=podman; docs/guides/image.md)
+	$(ENGINE) build --file images/Containerfile --tag $(IMAGE) $(IMAGE_OPTIONS) .
+
+image-bases: setup ## make the image's base images of Debian's packages, where no registry is reached (tests; needs root)
+	$(BIN)/python -m tests.node.fetch_base_images
 
 sim: setup ## start a simulated cluster in the foreground (CLUSTER=name FILE=cluster.yaml)
 	$(BIN)/gpuready-sim up --name $(CLUSTER) --file $(FILE)

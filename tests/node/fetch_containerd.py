@@ -44,21 +44,30 @@ def find_mirror(folder: Path = Path("/etc/apt")) -> str | None:
 
 def fetch(mirror: str, suite: str, target: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="gpuready-apt-") as scratch:
-        place = Path(scratch)
-        for name in ("lists/partial", "cache/archives/partial", "unpacked"):
-            (place / name).mkdir(parents=True)
-        sources = place / "sources.list"
-        sources.write_text(f"deb [signed-by={_KEYS}] {mirror} {suite} main\n")
-        apt = ["apt-get", "-qq", "-o", f"Dir::State={place}", "-o", f"Dir::State::lists={place}/lists"]
-        apt += ["-o", f"Dir::Cache={place}/cache", "-o", f"Dir::Etc::sourcelist={sources}"]
-        apt += ["-o", "Dir::Etc::sourceparts=/dev/null", "-o", "APT::Sandbox::User=root"]
-        subprocess.run([*apt, "update"], check=True)
-        subprocess.run([*apt, "download", "containerd"], check=True, cwd=place)
-        (package,) = place.glob("containerd_*.deb")
-        subprocess.run(["dpkg", "-x", package, place / "unpacked"], check=True)
+        unpacked = unpack(mirror, suite, "containerd", Path(scratch))
         target.mkdir(parents=True, exist_ok=True)
         for name in PROGRAMS:
-            shutil.copy2(place / "unpacked" / "usr" / "bin" / name, target / name)
+            shutil.copy2(unpacked / "usr" / "bin" / name, target / name)
+
+
+def source_line(mirror: str, suite: str) -> str:
+    return f"deb [signed-by={_KEYS}] {mirror} {suite} main"
+
+
+def unpack(mirror: str, suite: str, package: str, place: Path) -> Path:
+    """The folder below `place` where the files of one package lie then."""
+    for name in ("lists/partial", "cache/archives/partial", "unpacked"):
+        (place / name).mkdir(parents=True)
+    sources = place / "sources.list"
+    sources.write_text(f"{source_line(mirror, suite)}\n")
+    apt = ["apt-get", "-qq", "-o", f"Dir::State={place}", "-o", f"Dir::State::lists={place}/lists"]
+    apt += ["-o", f"Dir::Cache={place}/cache", "-o", f"Dir::Etc::sourcelist={sources}"]
+    apt += ["-o", "Dir::Etc::sourceparts=/dev/null", "-o", "APT::Sandbox::User=root"]
+    subprocess.run([*apt, "update"], check=True)
+    subprocess.run([*apt, "download", package], check=True, cwd=place)
+    (found,) = place.glob(f"{package}_*.deb")
+    subprocess.run(["dpkg", "-x", found, place / "unpacked"], check=True)
+    return place / "unpacked"
 
 
 if __name__ == "__main__":

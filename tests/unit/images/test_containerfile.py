@@ -25,12 +25,22 @@ def stand_in() -> frozenset[str]:
     return frozenset((*image.files, *image.texts))
 
 
-def test_it_copies_only_what_is_there_and_what_the_ignore_file_lets_through() -> None:
+def test_it_takes_only_what_is_there_and_what_the_ignore_file_lets_through() -> None:
     copied = re.findall(r"^COPY (?!--from)(\S+) ", RECIPE, re.MULTILINE)
+    read = re.findall(r"/context/([\w./]+)", RECIPE)
     let_through = re.findall(r"^!(\S+)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE)
 
-    assert sorted(copied) == sorted(let_through)
-    assert all((ROOT / path).exists() for path in copied)
+    assert sorted({*copied, *read}) == sorted(let_through)
+    assert all((ROOT / path).exists() for path in {*copied, *read} - {"build/wheels"})
+
+
+def test_the_wheels_that_it_may_take_are_those_that_make_fetches() -> None:
+    """For the Python that its images bring, by their tag."""
+    recipe = (ROOT / "Makefile").read_text()
+    assert "--dest build/wheels" in recipe
+    assert "--require-hashes" in recipe.partition("wheels: setup")[2].partition("\n\n")[0]
+    (python,) = re.findall(r"^IMAGE_PYTHON \?= (\S+)$", recipe, re.MULTILINE)
+    assert re.findall(r"^ARG \w+=python:([\d.]+)-", RECIPE, re.MULTILINE) == [python, python]
 
 
 def test_it_names_no_registry_and_checks_every_library_by_its_hash() -> None:

@@ -75,6 +75,7 @@ def _restart_line(layout: Layout, look: Look, plan: Plan) -> str:
     ways = {
         "none": "by its administrator (restart mode none)",
         "systemd": f"systemctl restart {layout.service}",
+        "itself": f"by {layout.name} itself, when it sees the file",
     }
     return f"restart: {ways.get(layout.restart_mode, f'a signal to the process behind {layout.socket}')}"
 

@@ -12,6 +12,10 @@ from dataclasses import dataclass
 
 from gpuready.operands.toolkit.settings import CONTAINERD, CRIO, DOCKER, SIGNAL, SYSTEMD, Settings
 
+# The distribution watches the directory of our drop-in and restarts its containerd, and nothing else, when a
+# file there changes (k0s since 1.27.1). Where no file changes, its service is restarted.
+ITSELF = "itself"
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -60,7 +64,7 @@ LAYOUTS: tuple[Layout, ...] = (
         "/run/k0s/containerd.sock",
         "k0sworker",
         programs=("/var/lib/k0s/bin/containerd",),
-        restart_mode=SYSTEMD,
+        restart_mode=ITSELF,
         evidence=("/etc/k0s/containerd.toml", "/var/lib/k0s/bin/containerd"),
     ),
     Layout(

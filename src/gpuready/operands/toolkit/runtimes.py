@@ -33,7 +33,7 @@ from gpuready.operands.toolkit.containerd import plan as containerd
 from gpuready.operands.toolkit.containerd.merge import merge
 from gpuready.operands.toolkit.containerd.rules import Rules, rules_of
 from gpuready.operands.toolkit.host_exec import Host, HostProgramError
-from gpuready.operands.toolkit.layouts import Layout
+from gpuready.operands.toolkit.layouts import ITSELF, Layout
 from gpuready.operands.toolkit.plan import Plan, RefusedPlan, SettingChange, Wanted, differences
 from gpuready.operands.toolkit.running import Running, missing, running_of
 from gpuready.operands.toolkit.settings import CONTAINERD, CRIO, DOCKER, NONE, SIGNAL, SYSTEMD
@@ -73,6 +73,7 @@ class NodeRuntime:
         self._host, self._restart_s = host, restart_s
         self.version = version
         self._dump: Mapping[str, Any] | None = None
+        self._writes = False
 
     # --- reading and planning -----------------------------------------------------------------------------
 
@@ -120,7 +121,8 @@ class NodeRuntime:
 
     def is_generated(self, texts: Mapping[str, str]) -> bool:
         """The root says what the distribution made of it at its last start, not what it will make next."""
-        return self._source(texts) is not None
+        source = self._source(texts)
+        return source is not None and not source.read
 
     def _source(self, texts: Mapping[str, str]) -> generated.Source | None:
         """Where the distribution takes the root from; None where it is no distribution's."""
@@ -174,13 +176,15 @@ class NodeRuntime:
     # --- asking the program -------------------------------------------------------------------------------
 
     async def prepare(self) -> None:
+        self._writes = True
         self._dump = await self.dump()
 
     async def objections(self) -> list[str]:
         """raises  HostProgramError: it cannot read the files, or hangs over them"""
         if self.layout.runtime == CRIO:
             return await self._objections_of_crio()
-        if self._source(self.files()):
+        source = self._source(self.files())
+        if source and not source.read:
             return []  # the files that it reads are not made yet
         after = await self.dump()
         if after is None:
@@ -266,7 +270,9 @@ class NodeRuntime:
         mode = self.layout.restart_mode
         if mode == NONE:
             return False
-        if mode == SYSTEMD:
+        if mode == ITSELF and self._writes and self._source(self.files()):
+            return True  # it has seen the files change
+        if mode in (SYSTEMD, ITSELF):
             await self._host.run(
                 ["/usr/bin/systemctl", "restart", self.layout.service], deadline_s=RESTART_DEADLINE_S
             )

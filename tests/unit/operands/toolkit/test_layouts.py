@@ -122,7 +122,8 @@ def test_a_table_that_k3s_writes_itself_is_not_written_twice():
     with pytest.raises(RefusedPlan) as refused:
         generated.plan(source, root, {root: its_own}, wanted(), rules("2.1.4"))
 
-    assert "the distribution writes a table of" in refused.value.why
+    assert "cannot say containerd.runtimes.nvidia.options.SystemdCgroup, containerd" in refused.value.what
+    assert "and TOML lets a table be written once" in refused.value.why
 
 
 def test_k0s_merges_a_file_of_ours_while_it_manages_the_root():
@@ -133,6 +134,41 @@ def test_k0s_merges_a_file_of_ours_while_it_manages_the_root():
 
     assert source == generated.Source(drop_in, "version = 2\n", joins=False)
     assert generated.source_of("k0s", root, "version = 2\n", drop_in, rules("1.7.27")) is None
+
+
+@pytest.mark.parametrize(
+    ("layout", "folder", "mark"),
+    [("k3s", f"{K3S}/config-v3.toml.d", ""), ("k0s", "/etc/k0s/containerd.d", "# k0s_managed=true\n")],
+)
+def test_a_directory_that_the_made_root_imports_is_better_than_what_it_is_made_from(layout, folder, mark):
+    """k3s with containerd 2.x, k0s from 1.36 on: containerd reads it itself, so it can be asked before."""
+    root = f"{folder.rpartition('/')[0]}/config.toml"
+    text = f'{mark}imports = ["{folder}/*.toml"]\n{GENERATED}'
+    source = generated.source_of(layout, root, text, "/x/99-nvidia.toml", rules("2.1.4"))
+
+    plan = generated.plan(source, root, {root: text}, wanted(), rules("2.1.4"))
+
+    (change,) = plan.files
+    assert change.path == f"{folder}/99-nvidia.toml"
+    assert change.after.startswith("version = 3\n")
+    assert plan.notes == ()
+    both = {root: text, change.path: change.after}
+    runtimes = merge(root, both, rules("2.1.4")).cri(rules("2.1.4"))["containerd"]["runtimes"]
+    assert runtimes["nvidia"]["options"] == {"SystemdCgroup": True, "BinaryName": RUNC}
+    assert generated.plan(source, root, both, wanted(), rules("2.1.4")).files == ()
+
+
+def test_before_containerd_2_an_import_would_push_the_roots_section_aside():
+    root = f"{K3S}/config.toml"
+    text = f'version = 2\nimports = ["{K3S}/config.toml.d/*.toml"]\n'
+
+    assert generated.source_of("k3s", root, text, "/x/99-nvidia.toml", rules("1.7.27")).joins
+
+
+def test_a_distribution_that_restarts_its_containerd_by_itself_is_left_to_do_so():
+    assert layout_of(Settings(), {"/var/lib/k0s/bin/containerd"}.__contains__).restart_mode == "itself"
+    asked = Settings.from_env({"RUNTIME_RESTART_MODE": "systemd"})
+    assert layout_of(asked, {"/var/lib/k0s/bin/containerd"}.__contains__).restart_mode == "systemd"
 
 
 def test_of_a_template_exactly_our_lines_are_taken_out():

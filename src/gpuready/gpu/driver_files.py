@@ -9,7 +9,7 @@ was found.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,22 +77,33 @@ def find_nvml_library(driver: Tree, folders: Iterable[str] = ()) -> NvmlLibrary 
     return next((attempt.library for attempt in look_for_nvml(driver, folders) if attempt.library), None)
 
 
+def find_library(trees: Iterable[Tree], sonames: Sequence[str]) -> Path | None:
+    """Any other library, by the same search: the first soname that one of the trees has, as a real file."""
+    places = list(trees)
+    attempts = (each for soname in sonames for tree in places for each in _look_for(tree, soname))
+    return next((attempt.library.path for attempt in attempts if attempt.library), None)
+
+
 def look_for_nvml(driver: Tree, folders: Iterable[str] = ()) -> Iterator[Attempt]:
     """Every place in the order in which we look, with what is there; lazily, so that a caller may stop.
 
     folders  look here and nowhere else: a node whose driver lies where nobody would guess
     """
+    return _look_for(driver, NVML_SONAME, folders)
+
+
+def _look_for(driver: Tree, soname: str, folders: Iterable[str] = ()) -> Iterator[Attempt]:
     named = [(folder, "named in the settings") for folder in folders]
     for folder, by in named or [(folder, "usual place") for folder in LIBRARY_DIRS]:
-        yield _attempt(driver, folder, by)
+        yield _attempt(driver, soname, folder, by)
     if not named:
-        yield from _attempts_by_cache(driver)
+        yield from _attempts_by_cache(driver, soname)
         for folder, by in OTHER_LIBRARY_DIRS:
-            yield _attempt(driver, folder, by)
+            yield _attempt(driver, soname, folder, by)
 
 
-def _attempt(driver: Tree, folder: str, by: str) -> Attempt:
-    return _attempt_file(driver, f"{folder}/{NVML_SONAME}", folder, by)
+def _attempt(driver: Tree, soname: str, folder: str, by: str) -> Attempt:
+    return _attempt_file(driver, f"{folder}/{soname}", folder, by)
 
 
 def _attempt_file(driver: Tree, file: str, place: str, by: str) -> Attempt:
@@ -110,7 +121,7 @@ def _attempt_file(driver: Tree, file: str, place: str, by: str) -> Attempt:
     return Attempt(place, by, f"no {name}" if driver.exists(folder) else "no such folder")
 
 
-def _attempts_by_cache(driver: Tree) -> Iterator[Attempt]:
+def _attempts_by_cache(driver: Tree, soname: str) -> Iterator[Attempt]:
     """What the tree's own programs would load."""
     try:
         with driver.resolve(ld_cache.CACHE_FILE).open("rb") as file:
@@ -118,11 +129,11 @@ def _attempts_by_cache(driver: Tree) -> Iterator[Attempt]:
     except OSError as exc:
         yield Attempt(ld_cache.CACHE_FILE, "loader's cache", str(exc.strerror))
         return
-    if NVML_SONAME.encode() not in content:  # most trees: spare them the parsing
-        yield Attempt(ld_cache.CACHE_FILE, "loader's cache", f"does not name {NVML_SONAME}")
+    if soname.encode() not in content:  # most trees: spare them the parsing
+        yield Attempt(ld_cache.CACHE_FILE, "loader's cache", f"does not name {soname}")
         return
     try:
-        paths = [entry.path for entry in ld_cache.parse(content) if entry.soname == NVML_SONAME]
+        paths = [entry.path for entry in ld_cache.parse(content) if entry.soname == soname]
     except ld_cache.LdCacheError as exc:
         yield Attempt(ld_cache.CACHE_FILE, "loader's cache", f"unreadable: {exc}", is_odd=True)
         return

@@ -1,4 +1,6 @@
-"""Faults of single NVML calls: an error code, or a wait, for one function, of one GPU or of all.
+"""Faults of single calls: an error code, or a wait, for one function of NVML, of one GPU or of all.
+
+DCGM's functions name no GPU, and their codes have no minus here: 21 is DCGM_ST_CONNECTION_NOT_VALID.
 
 fail(state, "nvmlDeviceGetPowerUsage", code=999, gpu=3)
 hang(state, "*", seconds=30, gpu=3)      every call that names GPU 3
@@ -83,14 +85,16 @@ def call_faults(state: GpuState) -> list[CallFault]:
 
 
 def known_calls() -> frozenset[str]:
-    """Every function of the library."""
-    return frozenset(files("gpuready_sim.nvml").joinpath("symbols.txt").read_text().split())
+    """Every function of the libraries for NVML and DCGM."""
+    lists = (files(f"gpuready_sim.{library}").joinpath("symbols.txt") for library in ("nvml", "dcgm"))
+    return frozenset(name for each in lists for name in each.read_text().split())
 
 
 def _set(state: GpuState, fault: CallFault) -> None:
     if fault.call != EVERY_CALL and fault.call not in known_calls():
         raise HardwareStateError(
-            f"NVML has no function {fault.call!r}", next_step="name one such as nvmlDeviceGetPowerUsage, or *"
+            f"neither NVML nor DCGM has a function {fault.call!r}",
+            next_step="name one such as nvmlDeviceGetPowerUsage, or *",
         )
     with state.writing() as record:
         if fault.gpu is not None and not 0 <= fault.gpu < record.gpu_count:

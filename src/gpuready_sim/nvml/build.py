@@ -28,6 +28,8 @@ NVML_PARTS = (
     "gpm.c",
     "events.c",
 )
+DCGM_SOURCES = SOURCES.parent / "dcgm"
+DCGM_PARTS = ("library.c", "watches.c", "fields.c")
 CUDA_PARTS = ("libcuda.c", "ptx.c", "session.c")
 FLAGS = ("-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror")
 LIBRARY_FLAGS = ("-shared", "-fPIC", "-fvisibility=hidden", "-pthread")
@@ -38,7 +40,7 @@ class BuildError(RuntimeError):
 
 
 def build(package_dir: Path) -> Path:
-    """Bring `package_dir`/_native up to date and return it: libnvidia-ml.so, libcuda.so, launch."""
+    """Bring `package_dir`/_native up to date and return it: three libraries and `launch`."""
     native = package_dir / "_native"
     native.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=native, prefix=".build-") as scratch:
@@ -51,6 +53,13 @@ def build(package_dir: Path) -> Path:
             _paths(CUDA_PARTS),
             Path(scratch),
             f"-Wl,--version-script={SOURCES / 'libcuda.map'}",
+        )
+        _library(
+            native / "libdcgm.so",
+            "libdcgm.so.4",
+            [*(DCGM_SOURCES / name for name in DCGM_PARTS), *_paths(NVML_PARTS)],
+            Path(scratch),
+            f"-Wl,--version-script={DCGM_SOURCES / 'libdcgm.map'}",
         )
         _compile(native / "launch", _paths(("launch.c",)), (), Path(scratch))
     return native
@@ -91,7 +100,9 @@ def _compile(target: Path, sources: Sequence[Path], flags: Sequence[str], scratc
 
 
 def _is_current(target: Path) -> bool:
-    inputs = [*SOURCES.glob("*.[ch]"), SOURCES / "symbols.txt", SOURCES / "libcuda.map", Path(__file__)]
+    sources = [*SOURCES.glob("*.[ch]"), *DCGM_SOURCES.glob("*.[ch]")]
+    lists = [SOURCES / "symbols.txt", SOURCES / "libcuda.map", DCGM_SOURCES / "libdcgm.map"]
+    inputs = [*sources, *lists, Path(__file__)]
     return target.exists() and all(target.stat().st_mtime >= file.stat().st_mtime for file in inputs)
 
 

@@ -23,6 +23,8 @@ extern uint32_t visible_count;
 
 /* Waits while NVML hangs, then says whether calls may be answered now; `call` is the function's own name. */
 nvml_return enter_call(const char *call);
+/* What the faults that are set for this call make of it; for calls of other libraries than NVML. */
+nvml_return fault_of_call(const char *call);
 /* enter_call(), then the GPU behind a handle; NVML_GPU_IS_LOST when it has fallen off the bus. `partition` is
  * the MIG device of that handle, NULL for a whole GPU. */
 nvml_return find_entity(const char *call, const void *handle, nvsim_gpu **gpu, const nvsim_compute **partition);

@@ -8,7 +8,7 @@ from functools import cache
 from tests.unit.monitoring.promql import ROOT
 
 from gpuready.gpu.telemetry import fields
-from gpuready.gpu.telemetry.model import Collection
+from gpuready.gpu.telemetry.model import Collection, Engine
 from gpuready.operands.exporter.attribution import Attribution
 from gpuready.operands.exporter.families import OUR_FIELDS, Style, pod_families
 from gpuready.operands.exporter.holders import Holdings
@@ -29,7 +29,7 @@ def of_devices() -> dict[str, bool]:
 
 def of_ourselves() -> set[str]:
     """Names of families that are no fields."""
-    nothing, nobody = Collection(), Attribution()
+    nothing, nobody = Collection(engine=Engine("embedded")), Attribution()
     families = [
         *pod_families(nothing, nobody, Style(), Use(), Use()),
         *own_families(nothing, nobody, Counted(holdings=Holdings(taken_at=1.0)), 2.0),

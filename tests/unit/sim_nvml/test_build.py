@@ -21,4 +21,4 @@ def test_what_is_current_is_not_compiled_again(tmp_path, monkeypatch):
 
     assert build(tmp_path) == built
     assert {file.name: file.stat().st_mtime_ns for file in built.iterdir()} == names
-    assert set(names) == {"libnvidia-ml.so", "libcuda.so", "launch"}
+    assert set(names) == {"libnvidia-ml.so", "libcuda.so", "libdcgm.so", "launch"}

@@ -58,7 +58,7 @@ def test_one_gpu_hangs_while_the_others_answer(build):
 
 
 def test_a_fault_of_a_function_that_does_not_exist_is_refused(build):
-    with pytest.raises(HardwareStateError, match="NVML has no function 'nvmlDeviceGetPower'"):
+    with pytest.raises(HardwareStateError, match="neither NVML nor DCGM has a function 'nvmlDeviceGetPower'"):
         call_faults.fail(build().state, "nvmlDeviceGetPower", 3)
 
 

@@ -18,6 +18,10 @@ from gpuready.gpu.telemetry.model import Field, Kind
 from gpuready.gpu.telemetry.sources import Missing, Source
 from gpuready.gpu.telemetry.table import Row, dcgm_rows, exporter_rows, own_rows, unread_row
 
+FIRST_OF_OURS = 9001  # from here on the exporter computes, or has metrics of its own
+_NOT_OF_GPUS = (range(700, 825), range(844, 879), range(1100, 1200), range(1300, 1400))
+# NvSwitches, CPUs, network adapters. Source: DCGM v4.6.0, dcgmlib/dcgm_fields.h.
+
 
 def find_field(name: str) -> Field | None:
     """The field of any spelling, exactly as written; also one that has no value without DCGM."""
@@ -34,10 +38,19 @@ def sources_of(field: Field) -> tuple[Source, ...]:
     return _by_id()[field.id].sources
 
 
-def missing_reason(field: Field) -> str:
-    """Why no GPU can tell this field without DCGM; "" when it can be read."""
+def missing_reason(field: Field, *, dcgm: bool = False) -> str:
+    """Why no GPU can tell this field; "" when it can be read. dcgm: whether DCGM is asked, too."""
     only = sources_of(field)[0]
-    return only.reason if isinstance(only, Missing) else ""
+    if not isinstance(only, Missing):
+        return ""
+    if dcgm and field.id < FIRST_OF_OURS:
+        return "" if is_dcgms(field) else "it is not of a GPU, and DCGM is asked of GPUs only"
+    return only.reason
+
+
+def is_dcgms(field: Field) -> bool:
+    """Whether DCGM tells it of a GPU, of an instance, of an NVLink or of the node."""
+    return field.id < FIRST_OF_OURS and not any(field.id in ids for ids in _NOT_OF_GPUS)
 
 
 def own_fields() -> tuple[Field, ...]:

@@ -185,12 +185,36 @@ class Silent:
 
 
 @dataclass(frozen=True, slots=True)
+class Engine:
+    """DCGM as a source beside NVML.
+
+    address       "nvidia-dcgm:5555", "/run/nv-hostengine"; "embedded" for the one in this process
+    version       of the engine; "" while it is not known
+    alone         values of DCGM's fields are taken from it only
+    samples       of the collection that are its own
+    problem       why it tells nothing, or nothing new; "" when it answers
+    nvml_problem  the same of NVML, without which nothing is known of processes and XIDs
+    opened, failed  sessions so far
+    """
+
+    address: str
+    version: str = ""
+    alone: bool = False
+    samples: int = 0
+    problem: str = ""
+    nvml_problem: str = ""
+    opened: int = 0
+    failed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Collection:
     """One look.
 
     devices   all known GPUs in NVML's order, the silent ones too
     samples   in the order of `devices`, then by field id; none is older than two intervals
-    problem   why NVML as a whole told nothing; "" when it answered
+    problem   why no source told anything; "" when one did
+    engine    None where DCGM is not asked
     """
 
     devices: tuple[Device, ...] = ()
@@ -202,6 +226,7 @@ class Collection:
     silent: tuple[Silent, ...] = ()
     driver_version: str = ""
     problem: str = ""
+    engine: Engine | None = None
     started_at: float = 0.0
     ended_at: float = 0.0
     ended_time: float = 0.0

@@ -117,7 +117,7 @@ class Reader:
 
     @property
     def holds_nvml(self) -> bool:
-        return self._node.holds_nvml or any(gpu.holds_nvml for gpu in self._gpus)
+        return self._node.holds_session or any(gpu.holds_session for gpu in self._gpus)
 
     @property
     def outdated(self) -> str:
@@ -125,7 +125,7 @@ class Reader:
         return self._library.outdated
 
     # --- inside -----------------------------------------------------------------------------------------
-    def _threads(self) -> list[Turns[Any]]:
+    def _threads(self) -> list[Turns[Any, Any]]:
         return [self._node, *self._gpus]
 
     def _poke(self) -> None:
@@ -182,7 +182,7 @@ class Reader:
         gpu = GpuThread(seats, self._library, self._clock, self._poke, self._tell_xid)
         gpu.give(order)
         gpu.start()
-        self._gpus = [each for each in self._gpus if each.seats or each.holds_nvml]
+        self._gpus = [each for each in self._gpus if each.seats or each.holds_session]
         self._gpus.append(gpu)
 
     def _gather(self, order: Order, interval_s: float) -> Collection:

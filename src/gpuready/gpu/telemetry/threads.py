@@ -31,19 +31,19 @@ class NodeFacts:
     at: float = 0.0
 
 
-class NodeThread(Turns[NodeFacts]):
+class NodeThread(Turns[TelemetryNvml, NodeFacts]):
     """Asks nothing of a single GPU, so that none of them can hang it."""
 
-    def look(self, nvml: TelemetryNvml, order: Order) -> NodeFacts:
-        count = nvml.count()
-        major, minor = nvml.cuda_version()
+    def look(self, session: TelemetryNvml, order: Order) -> NodeFacts:
+        count = session.count()
+        major, minor = session.cuda_version()
         facts: dict[str, Value] = {
             "count": count,
-            "driver_version": nvml.driver_version(),
+            "driver_version": session.driver_version(),
             "cuda_version": major * 1000 + minor * 10,
         }
         try:
-            version = nvml.ask("nvmlSystemGetNVMLVersion")
+            version = session.ask("nvmlSystemGetNVMLVersion")
             facts["nvml_version"] = version if isinstance(version, str) else version.decode()
         except NvmlError:
             pass  # an old library: the field is left out
@@ -79,7 +79,7 @@ class Seat:
             reader.close()
 
 
-class GpuThread(Turns[None]):
+class GpuThread(Turns[TelemetryNvml, None]):
     """Looks at its GPUs one after the other when that is due, and between two looks waits for their XIDs."""
 
     def __init__(

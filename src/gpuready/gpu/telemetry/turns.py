@@ -1,6 +1,6 @@
-"""A thread that holds one NVML session and answers one order after the other.
+"""A thread that holds one session with NVML or DCGM and answers one order after the other.
 
-NVML calls can hang for as long as a driver is stuck. So nobody waits for such a thread: it is told what to
+Their calls can hang for as long as a driver is stuck. So nobody waits for such a thread: it is told what to
 do and when, it leaves its answer, and a thread that hangs is left alone; it ends with the process.
 """
 
@@ -9,15 +9,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
-from gpuready.gpu.nvml import NvmlError
-from gpuready.gpu.nvml_telemetry import TelemetryNvml
+from gpuready.errors import HardwareError
 from gpuready.gpu.telemetry.device_reader import Clock
-from gpuready.gpu.telemetry.library import Library
 from gpuready.gpu.telemetry.model import Field
 
+
+class Closing(Protocol):
+    def close(self) -> None: ...
+
+
 Answer = TypeVar("Answer")
+Session = TypeVar("Session", bound=Closing)
+OpenedSession = TypeVar("OpenedSession", bound=Closing, covariant=True)
 _LONGEST_WAIT_S = 2.0  # in one NVML call that waits for events: also how soon `release` is heard
 
 
@@ -31,17 +36,23 @@ class Order:
     interval_s: float = 30.0
 
 
-class Turns(Generic[Answer]):
+class Opener(Protocol[OpenedSession]):
+    def open(self) -> OpenedSession:
+        """raises  HardwareError"""
+        ...
+
+
+class Turns(Generic[Session, Answer]):
     """done: called in this thread whenever an answer is there."""
 
-    def __init__(self, name: str, library: Library, clock: Clock, done: Callable[[], None]) -> None:
+    def __init__(self, name: str, library: Opener[Session], clock: Clock, done: Callable[[], None]) -> None:
         self._library = library
         self._clock = clock
         self._done = done
         self._wake = threading.Condition()
         self._order: Order | None = None
         self._stopping = self._released = False
-        self._nvml: TelemetryNvml | None = None
+        self._session: Session | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self.answered = -1
         self.answer: Answer | None = None
@@ -66,8 +77,8 @@ class Turns(Generic[Answer]):
         self._set(_stopping=True)
 
     @property
-    def holds_nvml(self) -> bool:
-        return self._nvml is not None
+    def holds_session(self) -> bool:
+        return self._session is not None
 
     def _set(self, **flags: object) -> None:
         with self._wake:
@@ -93,20 +104,20 @@ class Turns(Generic[Answer]):
     def _do(self, order: Order) -> None:
         self.owes_since = self._clock.monotonic()
         try:
-            self._nvml = self._nvml or self._library.open()
-            answer = self.look(self._nvml, order)
-        except NvmlError as exc:
+            self._session = self._session or self._library.open()
+            answer = self.look(self._session, order)
+        except HardwareError as exc:
             answer = self.failed(exc.what, order)
             self._close()
         except Exception as exc:  # a thread that ends says nothing: better a reason and another try
-            answer = self.failed(f"asking NVML failed: {type(exc).__name__}: {exc}", order)
+            answer = self.failed(f"asking for values failed: {type(exc).__name__}: {exc}", order)
             self._close()
         self.owes_since = None
         self.answer, self.answered = answer, order.number
         self._done()
 
     def _wait(self, seconds: float) -> None:
-        if self._nvml is None or not self.wait(self._nvml, min(seconds, _LONGEST_WAIT_S)):
+        if self._session is None or not self.wait(self._session, min(seconds, _LONGEST_WAIT_S)):
             self._rest(lambda: self._released, seconds)
 
     def _rest(self, until: Callable[[], bool], seconds: float | None = None) -> None:
@@ -116,24 +127,24 @@ class Turns(Generic[Answer]):
             self._wake.wait_for(lambda: until() or self._stopping or self._order is not order, seconds)
 
     def _close(self) -> None:
-        nvml, self._nvml = self._nvml, None
-        if nvml is not None:
+        session, self._session = self._session, None
+        if session is not None:
             self.owes_since = self.owes_since or self._clock.monotonic()
-            self.closing(nvml)
-            nvml.close()
+            self.closing(session)
+            session.close()
             self.owes_since = None
 
     # --- what a kind of thread does ---------------------------------------------------------------------
-    def look(self, nvml: TelemetryNvml, order: Order) -> Answer:
-        """raises  NvmlError: the session is closed, and opened again for the next order"""
+    def look(self, session: Session, order: Order) -> Answer:
+        """raises  HardwareError: the session is closed, and opened again for the next order"""
         raise NotImplementedError
 
     def failed(self, reason: str, order: Order) -> Answer:
         raise NotImplementedError
 
-    def wait(self, nvml: TelemetryNvml, seconds: float) -> bool:
+    def wait(self, session: Session, seconds: float) -> bool:
         """Do something useful for at most so long; False when there is nothing."""
         return False
 
-    def closing(self, nvml: TelemetryNvml) -> None:
+    def closing(self, session: Session) -> None:
         """The last that is asked of a session; raises nothing."""

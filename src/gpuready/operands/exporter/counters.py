@@ -83,8 +83,11 @@ class _RejectedLineError(Exception):
         self.subject, self.cause, self.suggestion = subject, cause, suggestion
 
 
-def parse(data: bytes | str) -> Counters:
-    """The rows that can be followed and what is wrong with the others; raises nothing."""
+def parse(data: bytes | str, *, dcgm: bool = False) -> Counters:
+    """The rows that can be followed and what is wrong with the others; raises nothing.
+
+    dcgm  whether DCGM is asked, which has fields that NVML has not
+    """
     text, problems = _decode(data)
     rows: dict[str, Row] = {}
     speller = Speller()
@@ -92,7 +95,7 @@ def parse(data: bytes | str) -> Counters:
         if not line or line.startswith("#"):
             continue
         try:
-            row, remarks = _row(number, line, speller)
+            row, remarks = _row(number, line, speller, dcgm=dcgm)
             if row.name in rows:
                 raise _RejectedLineError(
                     row.name, f"line {rows[row.name].line} names it already", "remove one of the two"
@@ -175,13 +178,13 @@ def with_own(counters: Counters) -> Counters:
 # --- one line -------------------------------------------------------------------------------------------
 
 
-def _row(number: int, line: str, speller: Speller) -> tuple[Row, list[Problem]]:
+def _row(number: int, line: str, speller: Speller, *, dcgm: bool) -> tuple[Row, list[Problem]]:
     _refuse_binary(line)
     name, kind, help = _three_parts(line)
     field = find_field(name)
     if field is None:
         raise _unknown(name, speller)
-    if reason := missing_reason(field):
+    if reason := missing_reason(field, dcgm=dcgm):
         raise _RejectedLineError(name, f"it has no value here: {reason}", "remove the line")
     if kind not in KINDS:
         known = speller.kind(kind)
@@ -194,7 +197,7 @@ def _row(number: int, line: str, speller: Speller) -> tuple[Row, list[Problem]]:
     if kind in ("histogram", "summary"):
         cause = f"a {kind} needs more than one value: it is exported as {field.kind}"
         return replace(row, kind=str(field.kind)), [_remark(row, cause)]
-    if kind == "counter" and field.kind is Kind.GAUGE:
+    if kind == "counter" and field.kind is Kind.GAUGE and not missing_reason(field):
         cause = "its value goes up and down, so that rate() and increase() of it mean nothing"
         return row, [_remark(row, cause)]
     return row, []

@@ -14,7 +14,7 @@ from gpuready.node.files import read_regular
 from gpuready.node.root import Root
 from gpuready.operands.exporter import counters as csv
 from gpuready.operands.exporter.counters import Counters
-from gpuready.operands.exporter.settings import BUILT_IN, Settings
+from gpuready.operands.exporter.settings import BUILT_IN, NVML, Settings
 
 MOST_LOGGED = 20
 log = get_logger("exporter.counters")
@@ -30,6 +30,7 @@ class CountersFile:
         self._named = settings.collectors
         self._path = root.typed(settings.collectors)
         self._strict = settings.csv_strict
+        self._dcgm = settings.source_in_use != NVML
         self._data: bytes | None = None
         self.counters = Counters()
         self.trouble = "not read yet"
@@ -51,7 +52,7 @@ class CountersFile:
             if data == self._data and not again:
                 return False
             self._data = data
-            found = csv.parse(data)
+            found = csv.parse(data, dcgm=self._dcgm)
             if self._strict:
                 csv.refuse(found, self._named)
             if self.counters.rows and not found.rows:

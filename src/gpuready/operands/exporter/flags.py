@@ -53,7 +53,7 @@ class Flag:
     no_effect: str = ""
 
 
-_DCGM_ALONE = "it concerns DCGM's own engine, and values come from NVML"
+_DCGM_ALONE = "an engine in this process logs nothing; one elsewhere has settings of its own"
 _NO_DUMP = "nothing is dumped: /metrics and gpuready_exporter_* say the same"
 
 FLAGS = (
@@ -126,7 +126,7 @@ FLAGS = (
         "remote-hostengine-info",
         "r",
         "DCGM_REMOTE_HOSTENGINE_INFO",
-        "DCGM's host engine; NVML is asked instead.",
+        "DCGM's host engine, HOST:PORT or unix:///PATH: values are its own where it has them.",
     ),
     Flag("devices", "d", "DCGM_EXPORTER_DEVICES_STR", "GPUs and instances: f, g[:LIST] or i[:LIST]."),
     Flag(
@@ -134,14 +134,14 @@ FLAGS = (
         "s",
         "DCGM_EXPORTER_OTHER_DEVICES_STR",
         "NVSwitches.",
-        no_effect="NVSwitches are known to DCGM alone",
+        no_effect="GPUs alone are shown, not NVSwitches",
     ),
     Flag(
         "cpu-devices",
         "p",
         "DCGM_EXPORTER_CPU_DEVICES_STR",
         "CPUs.",
-        no_effect="Grace CPUs are known to DCGM alone",
+        no_effect="GPUs alone are shown, not CPUs",
     ),
     Flag("no-hostname", "n", "DCGM_EXPORTER_NO_HOSTNAME", "No label with the node's name.", True),
     Flag(

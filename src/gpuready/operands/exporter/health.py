@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gpuready.chain.verdict import State
 from gpuready.errors import GPUReadyError
-from gpuready.gpu.telemetry.model import Collection
+from gpuready.gpu.telemetry.model import Collection, Engine
 
 READY = "Ready"
 
@@ -48,7 +48,6 @@ class Facts:
     collection    the last look; None before the first
     age_s         since it ended
     pods          why the kubelet's last answer is missing; "" when it is there, or nobody asks
-    engine        DCGM's host engine that we were told to ask, HOST:PORT; "" for none
     """
 
     listening: GPUReadyError | None = None
@@ -61,7 +60,6 @@ class Facts:
     age_s: float = 0.0
     interval_s: float = 30.0
     pods: str = ""
-    engine: str = ""
 
 
 def judge(facts: Facts) -> Health:
@@ -97,7 +95,7 @@ def _without_values(facts: Facts) -> Health | None:
     if seen is None:
         return Health(State.WAITING, "Collecting", "the first look at the GPUs is on its way")
     if seen.problem:
-        return Health(State.BROKEN, "NvmlUnavailable", seen.problem, "see the driver link: gpuready doctor")
+        return Health(State.BROKEN, "NvmlUnavailable", seen.problem, _LOOK_AT_DRIVER)
     if facts.age_s > 2 * facts.interval_s:
         message = "the last look at the GPUs is older than two intervals, so its values are not shown"
         return Health(State.BROKEN, "Stale", message, "restart the pod if this lasts, and report it")
@@ -108,6 +106,8 @@ def _without_values(facts: Facts) -> Health | None:
 
 def _without_some(facts: Facts) -> Health | None:
     seen = facts.collection
+    if seen is not None and seen.engine is not None and (health := _without_dcgm(seen.engine)):
+        return health
     if seen is not None and seen.silent:
         message = f"{len(seen.silent)} of {_known(seen)} GPUs do not answer, their values are absent"
         return Health(State.DEGRADED, "GpuSilent", message, _LOOK_AT_GPU, _silent_lines(seen))
@@ -123,14 +123,30 @@ def _without_some(facts: Facts) -> Health | None:
     if facts.pods:
         message = f"the kubelet does not tell which pods hold GPUs: {facts.pods}"
         return Health(State.DEGRADED, "PodsNotKnown", message, "what it said last is kept; is it up?")
-    if facts.engine:
-        message = f"DCGM's host engine at {facts.engine} is not asked: the values are NVML's"
-        step = "leave DCGM_REMOTE_HOSTENGINE_INFO out, or name NVIDIA's image for fields that only DCGM has"
-        return Health(State.DEGRADED, "HostEngineNotAsked", message, step)
+    return None
+
+
+def _without_dcgm(engine: Engine) -> Health | None:
+    """Only some values, or worse ones: where DCGM stands alone and tells nothing, there are none."""
+    if engine.problem:
+        instead = "none, as DCGM is the only source" if engine.alone else "NVML's"
+        kept = (
+            "its last ones are shown while they are new enough" if engine.samples else f"values are {instead}"
+        )
+        message = f"DCGM ({engine.address}) does not answer, {kept}: {_SECONDS.sub('', engine.problem)}"
+        state = State.BROKEN if engine.alone and not engine.samples else State.DEGRADED
+        return Health(state, "DcgmUnavailable", message, _LOOK_AT_DCGM)
+    if engine.nvml_problem:
+        message = f"NVML does not answer, so XIDs and what pods use are not known: {engine.nvml_problem}"
+        return Health(State.DEGRADED, "NvmlUnavailable", message, _LOOK_AT_DRIVER)
     return None
 
 
 _MOST_LINES = 20
+_LOOK_AT_DRIVER = "see the driver link: gpuready doctor"
+_LOOK_AT_DCGM = (
+    "is nv-hostengine up and libdcgm.so.4 installed? GPUREADY_EXPORTER_SOURCE=nvml does without DCGM"
+)
 _LOOK_AT_GPU = "look for XIDs of that GPU: gpuready doctor, dmesg; reset it or drain the node"
 
 

@@ -16,8 +16,9 @@ from gpuready.operands.exporter.counters import Counters, parse
 @click.command(name="lint", short_help="Check a counters file.")
 @click.argument("file", type=click.File("rb"))
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@click.option("--dcgm", is_flag=True, help="As where DCGM is a source: fields of DCGM alone are used.")
 @click.option("--strict", is_flag=True, help="Remarks on lines that are used count as well.")
-def lint(file: BinaryIO, output: str, strict: bool) -> int:
+def lint(file: BinaryIO, output: str, dcgm: bool, strict: bool) -> int:
     """Check the counters FILE of the metrics exporter; - is stdin.
 
     Exit 0: every line is used. 1: lines are skipped (with --strict: or remarked on).
@@ -29,7 +30,7 @@ def lint(file: BinaryIO, output: str, strict: bool) -> int:
             why="no exporter takes such a file",
             next_step="give it the CSV itself",
         )
-    counters = parse(content)
+    counters = parse(content, dcgm=dcgm)
     click.echo(
         _as_json(counters) if output == "json" else _as_text(counters, getattr(file, "name", "<stdin>"))
     )

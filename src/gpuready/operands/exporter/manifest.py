@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from gpuready import names
+from gpuready.api import images
 from gpuready.api.blocks import ServiceMonitorRelabel
 from gpuready.api.clusterpolicy import ClusterPolicy
 from gpuready.errors import PolicyError, UsageError
@@ -25,7 +26,7 @@ from gpuready.operands.daemonset import (
     with_user_env,
 )
 from gpuready.operands.exporter import flags
-from gpuready.operands.exporter.settings import DEFAULT_COUNTERS, Settings
+from gpuready.operands.exporter.settings import AUTO, DCGM, DEFAULT_COUNTERS, SOURCE_VARIABLE, Settings
 from gpuready.operands.original.access import READ, granted, rule
 from gpuready.operands.original.containers import config_volume, mount, user_env
 from gpuready.operands.original.monitoring import service, service_monitor
@@ -36,6 +37,7 @@ READ_PODS = "nvidia-dcgm-exporter-read-pods"
 METRICS_FILE = "dcgm-metrics.csv"
 METRICS_DIR = "/etc/gpuready/metrics"
 JOBS_DIR = "/var/lib/dcgm-exporter/job-mapping"
+ENGINE = "nvidia-dcgm:5555"  # the Service of spec.dcgm
 _CONFIGMAP_DATA = "DCGM_EXPORTER_CONFIGMAP_DATA"
 
 # Series name the pod that holds a GPU. Without this Prometheus lays the exporter's own pod over it, and moves
@@ -73,9 +75,17 @@ def settings_of(policy: ClusterPolicy, counters: str = "") -> Settings:
         pod_uid=exporter.enable_pod_uid,
         pod_label_allowlist=tuple(exporter.pod_label_allowlist_regex),
         hpc_job_dir=_jobs_directory(policy) if exporter.hpc_job_mapping.enabled else "",
+        remote_engine=_engine(policy),
         gates_dir=names.GATES_DIR,
         records_dir=names.RECORDS_DIR,
     )
+
+
+def _engine(policy: ClusterPolicy) -> str:
+    """The engine that the policy runs, where our exporter is told to ask DCGM; NVML is enough for it else."""
+    wanted = user_env(policy.spec.dcgm_exporter.env).get(SOURCE_VARIABLE, "")
+    is_run = policy.spec.dcgm.enabled and images.is_named(policy, "dcgm")
+    return ENGINE if is_run and wanted in (AUTO, DCGM) else ""
 
 
 def _settings_as_run(policy: ClusterPolicy) -> Settings:

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from gpuready import names
-from gpuready.gpu.telemetry.model import Collection, Device
+from gpuready.gpu.telemetry.model import Collection, Device, Engine
 from gpuready.operands.exporter.attribution import Attribution, Pairs
 from gpuready.operands.exporter.exposition import COUNTER, GAUGE, Family, labels_text
 from gpuready.operands.exporter.holders import Holdings
@@ -45,7 +45,8 @@ def own_families(
     took = max(0.0, collection.ended_at - collection.started_at)
     return [
         _one("build_info", "Version of the exporter.", 1, (("version", names.VERSION),)),
-        _one("nvml_up", "Whether NVML as a whole answered in the last look.", int(not collection.problem)),
+        _one("nvml_up", "Whether NVML as a whole answered in the last look.", int(_nvml_answers(collection))),
+        *(_dcgm(collection.engine) if collection.engine is not None else ()),
         _one("collection_seconds", "How long the last look at the GPUs took.", took),
         _count("collections_total", "Looks at the GPUs.", counted.collections),
         *_by_gpu(collection, now, host),
@@ -56,6 +57,25 @@ def own_families(
         _one("unattributed_processes", "Processes on GPUs that no pod is known for.", counted.processes),
         _one("series", "Series of the page before.", counted.series),
         _one("render_seconds", "How long it took to make the page before.", counted.render_s),
+    ]
+
+
+def _nvml_answers(collection: Collection) -> bool:
+    return not (collection.problem or (collection.engine and collection.engine.nvml_problem))
+
+
+def _dcgm(engine: Engine) -> list[Family]:
+    pairs = (("engine", engine.address), ("version", engine.version))
+    results = (("ok", engine.opened), ("failed", engine.failed))
+    return [
+        _one("dcgm_up", "Whether DCGM answered in the last look.", int(not engine.problem), pairs),
+        _one("dcgm_samples", "Values of the last look that are DCGM's.", engine.samples),
+        Family(
+            f"{_PREFIX}_dcgm_sessions_total",
+            COUNTER,
+            "Sessions with DCGM, and attempts to have one.",
+            [(labels_text((("result", result),)), number) for result, number in results],
+        ),
     ]
 
 

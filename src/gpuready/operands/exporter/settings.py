@@ -25,6 +25,10 @@ UID, DEVICE_NAME = "uid", "device-name"
 # a copy of each series for every pod.
 NONE, EXCLUSIVE, FIRST, VIRTUAL_GPUS = "none", "exclusive", "first", "virtual-gpus"
 POD_VIEWS = (NONE, EXCLUSIVE, FIRST, VIRTUAL_GPUS)
+# Where values come from: NVML; DCGM and nothing in its place; DCGM, and NVML where DCGM has no value.
+NVML, DCGM, AUTO = "nvml", "dcgm", "auto"
+SOURCES = (NVML, DCGM, AUTO)
+SOURCE_VARIABLE = "GPUREADY_EXPORTER_SOURCE"
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,8 @@ class Settings:
     address          HOST:PORT; an empty host means every address (of the pod, where `pod_ips` says which)
     interval_ms      between two collections
     devices          which GPUs and instances: f, g[:LIST], i[:LIST]
-    remote_engine    DCGM's host engine at HOST:PORT; not asked, which our health says
+    source           one of SOURCES; "" is `auto` where a host engine is named, and else `nvml`
+    remote_engine    DCGM's host engine: HOST, HOST:PORT or unix:///PATH; "" is one in this process, if any
     csv_strict       a bad line of the CSV is fatal
     pod_view         one of POD_VIEWS
     hostname_label   name of the label with the node's name; "" leaves it out
@@ -69,6 +74,7 @@ class Settings:
     debug: bool = False
     log_format: str = "text"
     # --- ours
+    source: str = ""
     csv_strict: bool = False
     pod_view: str = EXCLUSIVE
     hostname_label: str = "Hostname"
@@ -95,6 +101,15 @@ class Settings:
         return self.interval_ms / 1000
 
     @property
+    def source_in_use(self) -> str:
+        return self.source or (AUTO if self.remote_engine else NVML)
+
+    @property
+    def engine(self) -> EngineAddress | None:
+        """None: an engine in this process. raises  UsageError"""
+        return EngineAddress.parse(self.remote_engine) if self.remote_engine else None
+
+    @property
     def view(self) -> str:
         """The original's flag asks for what is one of our four."""
         return VIRTUAL_GPUS if self.virtual_gpus else self.pod_view
@@ -117,6 +132,35 @@ class Settings:
         settings = cls(**found)
         _check(settings)
         return settings
+
+
+@dataclass(frozen=True)
+class EngineAddress:
+    """Where an engine of DCGM listens: "host", "host:port" or, `is_socket`, the path of a unix socket."""
+
+    address: str
+    is_socket: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """raises  UsageError
+
+        Source: dcgm-exporter 4.5.3-4.8.2, --remote-hostengine-info (HOST:PORT); DCGM v4.6.0, dcgmConnect_v3
+        (tcp://, unix://).
+        """
+        address = text.strip().removeprefix("tcp://")
+        path = address.removeprefix("unix://")
+        if path.startswith("/"):
+            return cls(path, True)
+        host, colon, port = (address, "", "") if address.endswith("]") else address.rpartition(":")
+        is_port = port.isascii() and port.isdigit() and 0 < int(port) < 65536
+        if not address or "/" in address or (colon and not (host and is_port)):
+            raise UsageError(
+                f"{_VARIABLES['remote_engine']}={text}",
+                why="it must be HOST, HOST:PORT or unix:///PATH",
+                next_step="write it like nvidia-dcgm:5555",
+            )
+        return cls(address)
 
 
 def words_of(text: str) -> tuple[str, ...]:
@@ -151,6 +195,7 @@ _VARIABLES = {
     "replace_blanks": "DCGM_EXPORTER_REPLACE_BLANKS_IN_MODEL_NAME",
     "debug": "DCGM_EXPORTER_DEBUG",
     "log_format": "DCGM_EXPORTER_LOG_FORMAT",
+    "source": SOURCE_VARIABLE,
     "csv_strict": "GPUREADY_EXPORTER_STRICT",
     "pod_view": "GPUREADY_EXPORTER_POD_VIEW",
     "hostname_label": "GPUREADY_EXPORTER_HOSTNAME_LABEL",
@@ -216,12 +261,14 @@ _KINDS: Mapping[str, Callable[[str, str], Any]] = {
 _WORDS: Mapping[str, Iterable[str]] = {
     "gpu_id_type": (UID, DEVICE_NAME),
     "pod_view": POD_VIEWS,
+    "source": ("", *SOURCES),
     "log_format": ("text", "json"),
 }
 
 
 def _check(settings: Settings) -> None:
     _ = settings.host_and_port
+    _ = settings.engine
     for pattern in settings.pod_label_allowlist:
         try:
             re.compile(pattern)
@@ -233,7 +280,7 @@ def _check(settings: Settings) -> None:
         if value not in allowed:
             raise UsageError(
                 f"{_VARIABLES[name]}={value}",
-                why=f"allowed are {', '.join(allowed)}",
+                why=f"allowed are {', '.join(filter(None, allowed))}",
                 next_step="correct the value",
             )
 

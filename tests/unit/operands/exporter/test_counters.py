@@ -151,6 +151,21 @@ def test_a_file_in_utf16_is_read_and_remarked_on() -> None:
     ]
 
 
+def test_fields_that_dcgm_alone_has_are_used_where_it_is_asked() -> None:
+    text = (
+        "DCGM_FI_PROF_SM_CYCLES_ACTIVE_TOTAL, counter, cycles\n"
+        "DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT, gauge, of a switch\n"
+        "DCGM_EXP_P2P_STATUS, gauge, pairs\n"
+    )
+    without, with_dcgm = parse(text), parse(text, dcgm=True)
+    assert [row.name for row in without.rows] == []
+    assert [row.name for row in with_dcgm.rows] == ["DCGM_FI_PROF_SM_CYCLES_ACTIVE_TOTAL"]
+    assert [(each.line, each.cause) for each in with_dcgm.problems] == [
+        (2, "it has no value here: it is not of a GPU, and DCGM is asked of GPUs only"),
+        (3, "it has no value here: gpuready does not compare GPUs in pairs"),
+    ]
+
+
 def test_both_spellings_of_a_field_are_two_metrics_of_one_field() -> None:
     counters = parse("DCGM_FI_DEV_GPU_TEMP, gauge, x\nDCGM_FI_DEV_GPU_TEMP_CELSIUS, gauge, y\n")
     assert counters.problems == ()

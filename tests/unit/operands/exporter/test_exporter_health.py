@@ -11,7 +11,7 @@ from tests.unit.operands.exporter.gpus import gpu
 
 from gpuready.chain.verdict import State
 from gpuready.errors import GPUReadyError
-from gpuready.gpu.telemetry.model import Collection, Silent
+from gpuready.gpu.telemetry.model import Collection, Engine, Silent
 from gpuready.node.operand_records import EXPORTER, find_rows, path_of
 from gpuready.node.root import Root
 from gpuready.operands.exporter.counters_file import CountersFile
@@ -23,6 +23,9 @@ from gpuready.operands.exporter.web import Web
 
 TWO = (gpu(0), gpu(1))
 SILENT = Silent("GPU-1", 1, "no answer within 5 s", 0.0)
+ENGINE = Engine("nvidia-dcgm:5555", "4.5.3", samples=40)
+HANGS = "DCGM has not answered for 3 s"
+AWAY = "dcgmConnect_v2 answered ConnectionNotValid (-21)"
 TAKEN = GPUReadyError("cannot listen on port 9400", why="another program holds it", next_step="stop it")
 
 
@@ -31,11 +34,39 @@ TAKEN = GPUReadyError("cannot listen on port 9400", why="another program holds i
     [
         pytest.param(Facts(collection=Collection(TWO)), State.OK, "Ready", "every GPU", id="all is well"),
         pytest.param(
-            Facts(collection=Collection(TWO), engine="nvidia-dcgm:5555"),
+            Facts(collection=Collection(TWO, engine=ENGINE)),
+            State.OK,
+            "Ready",
+            "every GPU",
+            id="DCGM answers",
+        ),
+        pytest.param(
+            Facts(collection=Collection(TWO, engine=replace(ENGINE, samples=0, problem=AWAY))),
             State.DEGRADED,
-            "HostEngineNotAsked",
-            "DCGM's host engine at nvidia-dcgm:5555 is not asked: the values are NVML's",
-            id="a remote host engine is named",
+            "DcgmUnavailable",
+            f"DCGM (nvidia-dcgm:5555) does not answer, values are NVML's: {AWAY}",
+            id="DCGM is away and NVML stands in",
+        ),
+        pytest.param(
+            Facts(collection=Collection(TWO, engine=replace(ENGINE, problem=HANGS))),
+            State.DEGRADED,
+            "DcgmUnavailable",
+            "its last ones are shown while they are new enough: DCGM has not answered",
+            id="DCGM hangs since a moment",
+        ),
+        pytest.param(
+            Facts(collection=Collection(TWO, engine=replace(ENGINE, alone=True, samples=0, problem=AWAY))),
+            State.BROKEN,
+            "DcgmUnavailable",
+            f"does not answer, values are none, as DCGM is the only source: {AWAY}",
+            id="DCGM is away and nothing may stand in",
+        ),
+        pytest.param(
+            Facts(collection=Collection(TWO, engine=replace(ENGINE, nvml_problem="DriverNotLoaded"))),
+            State.DEGRADED,
+            "NvmlUnavailable",
+            "so XIDs and what pods use are not known: DriverNotLoaded",
+            id="DCGM answers and NVML does not",
         ),
         pytest.param(
             Facts(listening=TAKEN), State.BROKEN, "CannotListen", "another program", id="port taken"

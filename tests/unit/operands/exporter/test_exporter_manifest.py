@@ -222,3 +222,23 @@ def test_the_exporter_is_as_ready_as_its_pods_and_says_why(ready, record, state,
 
     assert (found["state"], found["reason"], found["message"]) == (state, reason, message)
     assert found["flavour"] == "own"
+
+
+NAMED = {"enabled": True, "repository": "example.com", "image": "dcgm", "version": "4.6.0"}
+
+
+@pytest.mark.parametrize(
+    ("source", "dcgm", "engine"),
+    [
+        pytest.param("auto", NAMED, "nvidia-dcgm:5555", id="the engine that the policy runs"),
+        pytest.param("dcgm", {"enabled": False}, "", id="none is run: one in this process"),
+        pytest.param("nvml", NAMED, "", id="not wanted"),
+        pytest.param(None, NAMED, "", id="nothing said"),
+    ],
+)
+def test_the_exporter_asks_the_policys_engine_where_it_is_to_ask_dcgm(source, dcgm, engine):
+    rows = [{"name": "GPUREADY_EXPORTER_SOURCE", "value": source}] if source else []
+    active = read(raw(dcgm=dcgm, dcgmExporter={"enabled": True, "env": rows}))
+    assert active.policy is not None, active.problems
+    plan = plan_of(active, active.policy, ClusterView("gpu-operator", "gpuready:1"))
+    assert env(plan).get("DCGM_REMOTE_HOSTENGINE_INFO", "") == engine

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gpuready.errors import UsageError
 from gpuready.operands.exporter import flags
-from gpuready.operands.exporter.settings import POD_VIEWS, VIRTUAL_GPUS, Settings
+from gpuready.operands.exporter.settings import POD_VIEWS, SOURCES, VIRTUAL_GPUS, EngineAddress, Settings
 
 texts = st.text(
     st.characters(min_codepoint=33, max_codepoint=126, exclude_characters=","), min_size=1, max_size=20
@@ -29,6 +29,8 @@ SPECIAL = {
     "pod_view": st.sampled_from(POD_VIEWS),
     "pod_label_allowlist": st.lists(st.sampled_from(["^app$", "team"]), max_size=2).map(tuple),
     "log_format": st.sampled_from(["text", "json"]),
+    "source": st.sampled_from(["", *SOURCES]),
+    "remote_engine": st.sampled_from(["", "nvidia-dcgm:5555", "unix:///run/engine"]),
 }
 any_settings = st.builds(
     Settings, **{field.name: SPECIAL.get(field.name, KINDS[str(field.type)]) for field in fields(Settings)}
@@ -140,6 +142,12 @@ def test_a_wrong_flag_is_named(arguments: list[str], words: str) -> None:
             "POD_LABEL_ALLOWLIST_REGEX; because ( is no regular expression",
         ),
         ({"GPUREADY_EXPORTER_POD_VIEW": "all"}, "allowed are none, exclusive, first, virtual-gpus"),
+        ({"GPUREADY_EXPORTER_SOURCE": "both"}, "allowed are nvml, dcgm, auto"),
+        (
+            {"DCGM_REMOTE_HOSTENGINE_INFO": "dcgm:port"},
+            "DCGM_REMOTE_HOSTENGINE_INFO=dcgm:port; because it must be HOST, HOST:PORT or unix:///PATH",
+        ),
+        ({"DCGM_REMOTE_HOSTENGINE_INFO": "http://dcgm:5555"}, "it must be HOST, HOST:PORT or unix:///PATH"),
     ],
 )
 def test_a_value_that_makes_no_sense_is_named(env: dict[str, str], words: str) -> None:
@@ -150,6 +158,40 @@ def test_a_value_that_makes_no_sense_is_named(env: dict[str, str], words: str) -
 
 def test_the_originals_flag_for_copies_is_one_of_the_views() -> None:
     assert Settings.from_env({"KUBERNETES_VIRTUAL_GPUS": "true"}).view == VIRTUAL_GPUS
+
+
+@pytest.mark.parametrize(
+    ("text", "address", "is_socket"),
+    [
+        ("nvidia-dcgm:5555", "nvidia-dcgm:5555", False),
+        ("10.0.0.7", "10.0.0.7", False),
+        ("tcp://10.0.0.7:5555", "10.0.0.7:5555", False),
+        ("[fd00::7]:5555", "[fd00::7]:5555", False),
+        ("[fd00::7]", "[fd00::7]", False),
+        ("unix:///run/nv-hostengine", "/run/nv-hostengine", True),
+        ("/run/nv-hostengine", "/run/nv-hostengine", True),
+    ],
+)
+def test_a_host_engine_is_named_as_the_original_names_it_or_by_its_socket(text, address, is_socket):
+    found = Settings.from_env({"DCGM_REMOTE_HOSTENGINE_INFO": text}).engine
+    assert found == EngineAddress(address, is_socket)
+
+
+@pytest.mark.parametrize(
+    ("env", "source"),
+    [
+        pytest.param({}, "nvml", id="nothing said"),
+        pytest.param({"DCGM_REMOTE_HOSTENGINE_INFO": "h:5555"}, "auto", id="an engine named"),
+        pytest.param({"GPUREADY_EXPORTER_SOURCE": "dcgm"}, "dcgm", id="DCGM alone, in this process"),
+        pytest.param(
+            {"DCGM_REMOTE_HOSTENGINE_INFO": "h:5555", "GPUREADY_EXPORTER_SOURCE": "nvml"},
+            "nvml",
+            id="an engine named and not wanted",
+        ),
+    ],
+)
+def test_dcgm_is_asked_only_where_somebody_asked_for_it(env, source):
+    assert Settings.from_env(env).source_in_use == source
 
 
 def test_an_address_may_name_a_host() -> None:

@@ -25,7 +25,7 @@ class Round:
         self._left.update(keys)
 
     def had_its_turn(self, key: str) -> None:
-        """Whatever came of it: one key that fails again and again keeps nobody waiting."""
+        """Whatever came of it: one key that fails again and again, or hangs, keeps nobody waiting."""
         if key not in self._left:
             return
         self._left.discard(key)

@@ -14,6 +14,7 @@ from gpuready import names
 from gpuready.api.crd import cluster_policy_crd
 from gpuready.controller.caches import Caches
 from gpuready.controller.current import CurrentPolicy
+from gpuready.controller.labelling import loop as labelling
 from gpuready.controller.labelling.loop import LabellingLoop
 from gpuready.controller.loop import Loop
 from gpuready.controller.nodes.loop import NodesLoop
@@ -135,6 +136,27 @@ async def test_an_answer_that_may_pass_is_tried_again_by_the_loop():
                 await made.policy.reconcile("policy")
 
     assert api.sent.count(f"apply daemonsets {PLUGIN}") == 2
+
+
+async def test_a_node_whose_labels_cannot_be_written_for_now_keeps_no_other_waiting_for_its_gpunode(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    class OneHangs(FakeApi):
+        async def strategic_patch(self, resource: Resource, name: str, patch: Any, *args: Any, **more: Any):
+            if name == "hangs":
+                await asyncio.Event().wait()
+            await super().strategic_patch(resource, name, patch)
+
+    monkeypatch.setattr(labelling, "HUNG_S", 0.05)
+    api = OneHangs(clusterpolicies=[policy()], nodes=[gpu_node("fine"), gpu_node("hangs")])
+
+    async with controller(api) as made:
+        writing = asyncio.create_task(made.labelling.run())
+        await run_until(made.nodes, lambda: "create gpunodes fine" in api.sent)
+        writing.cancel()
+
+    assert "patch nodes fine" in api.sent
+    assert "patch nodes hangs" not in api.sent
 
 
 async def test_a_daemonset_just_changed_is_not_ready_before_its_controller_has_seen_the_change():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from gpuready.api.clusterpolicy import ClusterPolicy
 from gpuready.controller.caches import Caches
 from gpuready.controller.current import CurrentPolicy
@@ -18,6 +20,9 @@ from gpuready.kube.trimmed import Node
 
 # The API server answers a patch in a few milliseconds; sixteen in flight keep it busy without queueing.
 WORKERS = 16
+# Milliseconds at rest, tenths of a second in a round of thousands: whoever waits longer hangs, and others
+# must not wait with him for the half minute until his request is given up.
+HUNG_S = 2.0
 
 
 class LabellingLoop(Loop):
@@ -37,9 +42,11 @@ class LabellingLoop(Loop):
         self._all()
 
     async def reconcile(self, key: str) -> None:
+        hung = asyncio.get_running_loop().call_later(HUNG_S, self.round.had_its_turn, key)
         try:
             await self._keep_labels(key)
         finally:
+            hung.cancel()
             self.round.had_its_turn(key)
 
     async def _keep_labels(self, key: str) -> None:

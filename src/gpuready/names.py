@@ -82,6 +82,7 @@ PLUGIN_CDI_FILE = "/var/run/cdi/k8s.device-plugin.nvidia.com-gpu.json"
 
 # --- on the node ----------------------------------------------------------------------------------------
 ROOT_ENV = "GPUREADY_ROOT"
+POD_UID_ENV = "GPUREADY_POD_UID"
 GATES_DIR_ENV = "GPUREADY_GATES_DIR"
 DESIRED_DIR_ENV = "GPUREADY_DESIRED_DIR"
 RECORDS_DIR_ENV = "GPUREADY_RECORDS_DIR"

@@ -35,12 +35,12 @@ class Seat:
 
 
 @asynccontextmanager
-async def operators(cluster: Cluster, *names: str) -> AsyncIterator[list[Seat]]:
+async def operators(cluster: Cluster, *names: str, lease_s: float = LEASE_S) -> AsyncIterator[list[Seat]]:
     """Started one after the other, so that the first leads."""
     async with AsyncExitStack() as stack:
         seats = []
         for name in names:
-            seats.append(await _seat(cluster, stack, name))
+            seats.append(await _seat(cluster, stack, name, lease_s))
             await seats[-1].operator.start()
             stack.push_async_callback(_end, seats[-1])
             await seats[-1].operator.wait_ready(timeout_s=DEADLINE_S)
@@ -54,7 +54,7 @@ async def _end(seat: Seat) -> None:
         await seat.operator.end()
 
 
-async def _seat(cluster: Cluster, stack: AsyncExitStack, name: str) -> Seat:
+async def _seat(cluster: Cluster, stack: AsyncExitStack, name: str, lease_s: float) -> Seat:
     config = yaml.safe_load(cluster.kubeconfig.read_text())
     server = config["clusters"][0]["cluster"]
     wire = await stack.enter_async_context(Relay.to(int(server["server"].rpartition(":")[2])))
@@ -67,7 +67,8 @@ async def _seat(cluster: Cluster, stack: AsyncExitStack, name: str) -> Seat:
         path,
         name=name,
         GPUREADY_LEADER_ELECT="true",
-        GPUREADY_LEADER_ELECT_LEASE_DURATION=f"{LEASE_S}s",
+        GPUREADY_LEADER_ELECT_LEASE_DURATION=f"{lease_s}s",
+        GPUREADY_POD_UID=f"uid-of-{name}",
     )
     return Seat(operator, f"system:serviceaccount:{NAMESPACE}:{name}", wire)
 

@@ -104,6 +104,22 @@ async def test_a_leader_that_is_lost_in_the_middle_of_a_roll_out_writes_nothing_
     await quiet(cluster)
 
 
+async def test_an_operator_that_is_killed_and_back_in_its_pod_waits_for_nobodys_time(
+    cluster: Cluster, pair: list[Seat]
+) -> None:
+    for seat in pair:
+        await seat.operator.end()
+    async with operators(cluster, "alone", lease_s=10 * DEADLINE_S) as alone:
+        held = await leader(cluster, alone)
+        changes = (await lease(cluster))["spec"]["leaseTransitions"]
+        await held.operator.kill()
+        await held.operator.start()
+
+        assert await leader(cluster, alone) is held
+        await roll_out(cluster, "of-the-same-pod")
+        assert (await lease(cluster))["spec"]["leaseTransitions"] == changes
+
+
 async def test_while_the_original_operator_leads_ours_only_watches(
     cluster: Cluster, pair: list[Seat]
 ) -> None:

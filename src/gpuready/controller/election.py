@@ -29,6 +29,16 @@ def elects_by_default(env: Mapping[str, str], kubeconfig: str | None) -> bool:
     return bool(env.get("KUBERNETES_SERVICE_HOST")) and not (kubeconfig or env.get("KUBECONFIG"))
 
 
+def identity(env: Mapping[str, str]) -> str:
+    """Under which name this operator holds the Lease.
+
+    In a pod, the pod's: a container that ends is surely gone when the next one of the pod starts, and two at
+    once cannot be, for the ports are bound first. So who is started anew goes on at once, and waits for
+    nobody's time. Elsewhere the process's own.
+    """
+    return f"{socket.gethostname()}_{env.get(names.POD_UID_ENV) or uuid.uuid4()}"
+
+
 def is_originals(record: Record) -> bool:
     """Held by an original operator, which leaves our annotation as it was."""
     return bool(record.holder) and record.annotations.get(names.LEADER_ANNOTATION) != record.holder
@@ -40,6 +50,7 @@ class Leadership:
     client   without a fence, for the Lease and what is said about it
     worker   behind the fence, for the work
     current  the policy in force: its reader is told who leads, if it is none of ours
+    me       see `identity`
     """
 
     def __init__(
@@ -50,8 +61,8 @@ class Leadership:
         namespace: str,
         timing: Timing,
         current: CurrentPolicy,
+        me: str,
     ) -> None:
-        me = f"{socket.gethostname()}_{uuid.uuid4()}"
         self._elector = Elector(
             client,
             namespace,

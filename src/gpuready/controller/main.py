@@ -12,7 +12,7 @@ from gpuready import names
 from gpuready.controller import http
 from gpuready.controller.caches import Caches
 from gpuready.controller.current import CurrentPolicy
-from gpuready.controller.election import Leadership
+from gpuready.controller.election import Leadership, identity
 from gpuready.controller.labelling.loop import LabellingLoop
 from gpuready.controller.loop import Loop
 from gpuready.controller.metrics import CONTENT_TYPE, Metrics
@@ -90,7 +90,9 @@ async def _operate(
     loops = (labelling, nodes, policy)
     metrics = Metrics(client, caches, current, policy, loops)
     own.observer = client.observer
-    leadership = Leadership(own, client, fence, namespace, election, current) if election else None
+    leadership = (
+        Leadership(own, client, fence, namespace, election, current, identity(env)) if election else None
+    )
     async with client, asyncio.TaskGroup() as group:
         group.create_task(_serve(listeners, caches, metrics, leadership))
         group.create_task(caches.run())

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from gpuready import names
 from gpuready.commands import Seconds, gpuready
 from gpuready.controller import main as controller
-from gpuready.controller.election import Leadership, elects_by_default, is_originals
+from gpuready.controller.election import Leadership, elects_by_default, identity, is_originals
 from gpuready.errors import UsageError
 from gpuready.kube.fence import Fence
 from gpuready.kube.lease import Record, Timing
@@ -38,6 +38,15 @@ def test_an_election_is_held_where_there_may_be_others(
     env: dict[str, str], kubeconfig: str | None, elects: bool
 ) -> None:
     assert elects_by_default(env, kubeconfig) is elects
+
+
+def test_a_container_of_the_same_pod_goes_on_under_the_same_name_and_nobody_else_does() -> None:
+    pod = {names.POD_UID_ENV: "5d1c"}
+
+    assert identity(pod) == identity(pod)
+    assert identity(pod).endswith("_5d1c")
+    assert identity(pod) != identity({names.POD_UID_ENV: "77aa"})
+    assert identity({}) != identity({})
 
 
 @pytest.mark.parametrize(
@@ -106,7 +115,7 @@ def test_what_is_no_duration_is_named(text: str) -> None:
 def leadership(**state: Any) -> Leadership:
     """With an elector in that state; it leads, and has renewed, unless told otherwise."""
     nobody: Any = SimpleNamespace(sever=None)
-    made = Leadership(nobody, nobody, Fence(), "ns", Timing(), nobody)
+    made = Leadership(nobody, nobody, Fence(), "ns", Timing(), nobody, "me")
     usual = {"leads": True, "unrenewed_s": 1.0, "trouble": "", "record": None}
     usual |= {"timing": Timing(), "namespace": "ns", "name": "lease"}
     made._elector = SimpleNamespace(**{**usual, **state})  # type: ignore[assignment]

@@ -15,7 +15,7 @@ from gpuready.chain.cdi_support import RunningRuntime, support
 from gpuready.chain.device_plugin import Problem
 from gpuready.chain.verdict import Link, State, Verdict
 
-DISABLED, OPTED_OUT = "Disabled", "OptedOut"
+DISABLED, OPTED_OUT, LEAVING = "Disabled", "OptedOut", "Leaving"
 _WAITS = "WaitingFor"  # reasons that may end by themselves
 _PAUSED = "paused"
 _LABEL = "nvidia.com/gpu.deploy.container-toolkit"
@@ -73,6 +73,7 @@ class ToolkitFacts:
     wanted        our toolkit is to run here; None while nobody has said
     original      NVIDIA's toolkit is: it writes no record, its validator's gate is all there is
     gate          the gate toolkit-ready is there
+    installed     the runtime's configuration holds something of ours
     record        None when this boot's toolkit has not written one
     deploy_label  value of nvidia.com/gpu.deploy.container-toolkit ("" = absent)
     specs         the CDI specs as they lie on the node
@@ -83,6 +84,7 @@ class ToolkitFacts:
     wanted: bool | None = None
     original: bool = False
     gate: bool = False
+    installed: bool = False
     record: ToolkitRecord | None = None
     deploy_label: str = "true"
     specs: SpecFacts = field(default_factory=SpecFacts)
@@ -97,6 +99,9 @@ def judge(facts: ToolkitFacts) -> Verdict:
         return _verdict(State.NOT_CHECKED, OPTED_OUT, f"opted out: {_LABEL}={facts.deploy_label}")
     if facts.original:
         return _by_the_original(facts)
+    if facts.wanted is False and facts.installed:
+        said = "the policy wants no container toolkit any more; it gives the runtime back what it had"
+        return _verdict(State.NOT_CHECKED, LEAVING, said)
     if not facts.wanted:
         return _verdict(State.NOT_CHECKED, DISABLED, "the policy does not want a container toolkit")
     return (

@@ -59,6 +59,7 @@ class ClusterView:
     existing           kind -> names of what pods may refer to; of a kind that is left out nothing is known
     service_monitors   the API server knows Prometheus' ServiceMonitor
     images             the operator's environment: DRIVER_IMAGE and the like stand in for a silent policy
+    leaving            names of operands whose work some node still has, wanted or not
     """
 
     namespace: str
@@ -70,6 +71,7 @@ class ClusterView:
     existing: Mapping[str, Collection[str]] = field(default_factory=dict)
     service_monitors: bool = False
     images: Mapping[str, str] = field(default_factory=dict)
+    leaving: frozenset[str] = frozenset()
 
 
 Objects = Callable[[ClusterPolicy, ClusterView], list[KubeObject]]
@@ -136,6 +138,7 @@ class Operand:
     external      its image only exists outside: what the policy leaves open comes from the release table
     waits_for     links whose gates its daemon waits for
     access        what the account of the original's image may do
+    undoes        our daemon gives the host back what it had: its objects stay until every node has been
     reports_by_record   no link speaks for our daemon: its record does, through GPUNode.status.operands
     check         (policy) -> why our daemon would refuse to start with these settings
     no_effect     flavour -> path under spec -> why that field does nothing; None: while it is not deployed
@@ -150,6 +153,7 @@ class Operand:
     original: Objects | None = None
     external: bool = False
     waits_for: tuple[Link, ...] = ()
+    undoes: bool = False
     reports_by_record: bool = False
     access: Access = field(default_factory=Access)
     check: Callable[[ClusterPolicy], Refusal | None] = field(default=lambda policy: None)
@@ -175,6 +179,10 @@ class Operand:
     def refusal(self, policy: ClusterPolicy) -> Refusal | None:
         """Why we cannot run it as the policy asks: settings that our program does not take."""
         return self.check(policy) if self.flavour(policy) is Flavour.OWN else None
+
+    def outlives_policy(self, flavour: Flavour | None) -> bool:
+        """Its objects stay when the policy goes, until nodes are clean: none is garbage before."""
+        return self.undoes and flavour is Flavour.OWN
 
     def _is_named(self, policy: ClusterPolicy) -> bool:
         return policy.spec.gpuready.images != "own" and images.is_named(policy, self.component)

@@ -67,6 +67,13 @@ def facts(**changes: object) -> ToolkitFacts:
         ),
         pytest.param(facts(wanted=False), State.NOT_CHECKED, "Disabled", "does not want", id="not wanted"),
         pytest.param(
+            facts(wanted=False, installed=True),
+            State.NOT_CHECKED,
+            "Leaving",
+            "gives the runtime back what it had",
+            id="not wanted any more",
+        ),
+        pytest.param(
             facts(wanted=None), State.NOT_CHECKED, "Disabled", "does not want", id="nobody has said"
         ),
         pytest.param(

@@ -11,8 +11,9 @@ from gpuready import names
 from gpuready.controller.nodes.summary import decode_gpunode
 from gpuready.controller.policy.active import active_of, ignored_of, read
 from gpuready.controller.policy.observed import NodeView, Observed
+from gpuready.controller.policy.operand_rows import operand_row
 from gpuready.controller.policy.plan import plan_of
-from gpuready.controller.policy.pruning import leftovers, surplus
+from gpuready.controller.policy.pruning import leaving, leftovers, surplus
 from gpuready.controller.policy.status import (
     headline,
     ignored_status,
@@ -105,6 +106,43 @@ def test_the_policy_owns_its_objects_but_not_the_node_agents():
         owners = obj["metadata"].get("ownerReferences", [])
         is_agent = obj["metadata"]["labels"][names.OPERAND_LABEL] == "node-agent"
         assert [ref["uid"] for ref in owners] == ([] if is_agent else ["uid-cluster-policy"])
+
+
+def test_what_undoes_its_work_on_hosts_is_no_garbage_of_the_policy():
+    plan = planned(toolkit={"enabled": True})
+    made = [obj for obj in plan.objects if obj["metadata"]["labels"][names.OPERAND_LABEL] == "toolkit"]
+    assert {obj["kind"] for obj in made} >= {"DaemonSet", "ServiceAccount"}
+    assert [obj["metadata"].get("ownerReferences") for obj in made] == [None] * len(made)
+    assert made == [obj for obj in made if obj not in leftovers(plan.objects, keep_agent=True)]
+    assert len(leftovers(plan.objects, keep_agent=False)) == len(plan.objects)
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "stays"),
+    [
+        pytest.param("ok", "HandlersKnown", True, id="the node has not heard of it"),
+        pytest.param("not-checked", "Leaving", True, id="it is being undone"),
+        pytest.param("not-checked", "Disabled", False, id="nothing of it is left"),
+    ],
+)
+def test_a_toolkit_that_is_switched_off_stays_until_every_node_has_back_what_it_had(
+    state: str, reason: str, stays: bool
+):
+    rows = [(b"done", b"not-checked", b"Disabled"), (b"other", state.encode(), reason.encode())]
+    link = b'{"link": "toolkit", "state": "%s", "reason": "%s"}'
+    text = b'{"metadata": {"name": "%s"}, "status": {"chain": [' + link + b"]}}"
+    active = read(raw(toolkit={"enabled": False}))
+    seen = leaving(decode_gpunode(text % row) for row in rows)
+
+    plan = plan_of(active, active.policy, replace(view(), leaving=seen))
+
+    assert ("nvidia-container-toolkit-daemonset" in daemonsets(plan)) is stays
+    assert operand_row_of(plan)["state"] == "disabled"
+
+
+def operand_row_of(plan: Any, name: str = "toolkit") -> Any:
+    (found,) = (each for each in plan.operands if each.operand.name == name)
+    return operand_row(found, Observed([], {}))
 
 
 def test_policies_that_wait_own_the_objects_too_so_that_they_outlive_the_first():

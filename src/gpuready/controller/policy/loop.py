@@ -205,6 +205,7 @@ class PolicyLoop(Loop):
             service_monitors=self._caches.serves_service_monitors,
             nfd_may_run=self._caches.nfd_may_run,
             images=self._images,
+            leaving=pruning.leaving(self._caches.gpu_nodes.values()),
         )
 
     def _observed(self, failures: Mapping[str, str]) -> Observed:

@@ -1,7 +1,8 @@
 """Which objects should exist, operand by operand. Pure.
 
-Every object carries the operand's label (what to prune is found by it) and, except for the node agent's,
-a controller reference to the policy, so that garbage collection removes it with the policy.
+Every object carries the operand's label (what to prune is found by it) and, except for the node agent's and
+those of daemons that undo their work on hosts, a controller reference to the policy, so that garbage
+collection removes it with the policy.
 """
 
 from __future__ import annotations
@@ -163,17 +164,20 @@ def _operand_plan(
 def _built(
     operand: Operand, name: str, owners: list[KubeObject], policy: ClusterPolicy, view: ClusterView
 ) -> OperandPlan:
-    if not operand.enabled(policy):
+    enabled = operand.enabled(policy)
+    if not enabled and operand.name not in view.leaving:
         return OperandPlan(operand, enabled=False)
     flavour = operand.flavour(policy)
     if refusal := operand.refusal(policy):
-        return OperandPlan(operand, enabled=True, flavour=flavour, refusal=refusal)
+        return OperandPlan(operand, enabled, flavour, refusal=refusal)
     try:
         built = operand.objects(policy, view)
     except PolicyError as exc:  # this one only: the others are built all the same
-        return OperandPlan(operand, enabled=True, flavour=flavour, refusal=Refusal.of(exc))
+        return OperandPlan(operand, enabled, flavour, refusal=Refusal.of(exc))
     objects = [_marked(site.fitted(obj, policy), operand.name, name) for obj in built]
-    return OperandPlan(operand, True, flavour, tuple(_owned(obj, owners) for obj in objects))
+    if not operand.outlives_policy(flavour):
+        objects = [_owned(obj, owners) for obj in objects]
+    return OperandPlan(operand, enabled, flavour, tuple(objects))
 
 
 def _marked(obj: KubeObject, operand: str, policy_name: str) -> KubeObject:

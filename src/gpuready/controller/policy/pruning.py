@@ -6,11 +6,15 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from gpuready import names
+from gpuready.chain.toolkit import LEAVING
+from gpuready.chain.verdict import Link, State
+from gpuready.controller.nodes.summary import GPUNodeSummary
 from gpuready.controller.policy.plan import Key, key_of
 from gpuready.operands import registry
 from gpuready.operands.node_agent import manifest as node_agent
 
 Object = Mapping[str, Any]
+_UNDOING = tuple(operand for operand in registry.OPERANDS if operand.undoes)
 
 
 def surplus(owned: Iterable[Object], wanted: set[Key], kept: Collection[str] = ()) -> list[Object]:
@@ -23,9 +27,27 @@ def surplus(owned: Iterable[Object], wanted: set[Key], kept: Collection[str] = (
 
 
 def leftovers(owned: Iterable[Object], *, keep_agent: bool) -> list[Object]:
-    """Everything of ours, the node agent last and only when nothing is left for it to do."""
-    ordered = _reversed(list(owned))
-    return [obj for obj in ordered if not (keep_agent and operand_of(obj) == node_agent.NAME)]
+    """Everything of ours, the node agent last and only when nothing is left for it to do.
+
+    Whoever undoes its work on hosts stays as long as the agent, which waits for that.
+    """
+    kept = {node_agent.NAME, *(operand.name for operand in _UNDOING)} if keep_agent else set()
+    return [obj for obj in _reversed(list(owned)) if operand_of(obj) not in kept]
+
+
+def leaving(gpu_nodes: Iterable[GPUNodeSummary]) -> frozenset[str]:
+    """Operands whose work on the host some node still has, by what its chain says."""
+    seen = list(gpu_nodes)
+    return frozenset(
+        operand.name
+        for operand in _UNDOING
+        if operand.link and any(_has_work_of(operand.link, each) for each in seen)
+    )
+
+
+def _has_work_of(link: Link, summary: GPUNodeSummary) -> bool:
+    row = summary.find_link(link)
+    return row is not None and (row.state != State.NOT_CHECKED or row.reason == LEAVING)
 
 
 def operand_of(obj: Object) -> str:

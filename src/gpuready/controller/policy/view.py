@@ -24,6 +24,7 @@ def view_of(
     service_monitors: bool = False,
     nfd_may_run: bool = True,
     images: Mapping[str, str] | None = None,
+    leaving: frozenset[str] = frozenset(),
 ) -> ClusterView:
     """The view from objects of the cluster.
 
@@ -33,6 +34,7 @@ def view_of(
     service_monitors   the API server knows Prometheus' ServiceMonitor
     nfd_may_run        False: of node-feature-discovery only labels are left, and nobody looks at new nodes
     images             the operator's environment, for images that the policy leaves open
+    leaving            as in `ClusterView`
     """
     ordered = sorted(nodes, key=lambda node: node.metadata.name)
     labels = ((base_driver or {}).get("metadata") or {}).get("labels") or {}
@@ -46,6 +48,7 @@ def view_of(
         existing=existing or {},
         service_monitors=service_monitors,
         images=images or {},
+        leaving=leaving,
     )
 
 

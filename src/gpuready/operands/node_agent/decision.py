@@ -39,6 +39,7 @@ class View:
     toolkit     the toolkit's record of this boot, likewise
     toolkit_gate  the gate toolkit-ready is there
     specs       the CDI specs as they lie here
+    toolkit_installed   the runtime's configuration holds something of it
     held        replicas that pods hold, by uuid of the GPU; None when the kubelet was not asked
     settled     nothing about plugin and kubelet has changed for a while
     """
@@ -56,6 +57,7 @@ class View:
     toolkit: Mapping[str, Any] | None = None
     toolkit_gate: bool = False
     specs: SpecFacts = field(default_factory=SpecFacts)
+    toolkit_installed: bool = False
     held: Mapping[str, int] | None = None
     settled: bool = True
     label_source: LabelSource = LabelSource.AGENT
@@ -135,6 +137,7 @@ def _toolkit_facts(view: View, driver_verdict: Verdict) -> ToolkitFacts:
         wanted=view.wishes.toolkit_wanted,
         original=view.wishes.original_toolkit,
         gate=view.toolkit_gate,
+        installed=view.toolkit_installed,
         record=toolkit_files.record_of(view.toolkit),
         deploy_label=labels.get(names.DEPLOY_TOOLKIT, ""),
         specs=view.specs,

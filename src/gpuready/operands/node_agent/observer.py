@@ -164,6 +164,7 @@ class Observer:
             toolkit=toolkit_files.find_record_row(self.records_dir, self.boot_id),
             toolkit_gate=toolkit_files.has_gate(self.gates_dir),
             specs=self._settled_specs(),
+            toolkit_installed=self.toolkit_journal.exists(),
             settled=self._settling.is_settled(stamp, self._clock()),
             label_source=source_of(self._settings.label_source, node.metadata.annotations if node else {}),
         )

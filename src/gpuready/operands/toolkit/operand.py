@@ -15,6 +15,7 @@ OPERAND = Operand(
     enabled=lambda policy: policy.spec.toolkit.enabled,
     component="toolkit",
     own=manifest.objects,
+    undoes=True,
     original=original.objects,
     access=original.ACCESS,
     check=manifest.check,

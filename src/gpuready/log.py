@@ -14,6 +14,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+_SENTENCES = frozenset({"what", "why", "next_step"})  # an error may lack one of them: then it is not there
+
 
 class Logger:
     """A standard logger with bound fields; `bind` returns a new one."""
@@ -43,7 +45,8 @@ class Logger:
 
     def _emit(self, level: int, message: str, fields: Mapping[str, Any], *, exc_info: bool = False) -> None:
         if self._logger.isEnabledFor(level):
-            extra = {"fields": {**self._fields, **fields}}
+            said = {key: value for key, value in fields.items() if value != "" or key not in _SENTENCES}
+            extra = {"fields": {**self._fields, **said}}
             self._logger.log(level, message, extra=extra, exc_info=exc_info)
 
 

@@ -153,6 +153,16 @@ class TelemetryNvml(Nvml):
                     raise
         return found
 
+    def placement(self, handle: Handle, gpu_instance_id: int) -> int | None:
+        """The memory slice that a GPU instance begins at; None if it is gone, or we may not ask."""
+        try:
+            instance = self._call("nvmlDeviceGetGpuInstanceById", handle, gpu_instance_id)
+            return int(self._call("nvmlGpuInstanceGetInfo", instance).placement.start)
+        except NvmlError as exc:
+            if exc.code in NEVER:
+                return None
+            raise
+
     def _profile(self, mig: Handle) -> str:
         """Of its instance, from its name: "1g.5gb" of "… MIG 1g.5gb", "2g.10gb" of "… MIG 1c.2g.10gb"."""
         if match := _PROFILE.search(self.product(mig)):

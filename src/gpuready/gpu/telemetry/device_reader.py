@@ -91,7 +91,15 @@ class DeviceReader:
         enabled = bool(gpu.nvml.mig_mode(gpu.handle))
         partitions = gpu.nvml.mig_devices(gpu.handle) if enabled else []
         gpu.handles = {each.gpu_instance_id: each.handle for each in reversed(partitions)}
-        gpu.device = replace(gpu.device, mig_enabled=enabled, instances=_instances(partitions))
+        instances = tuple(map(self._placed, _instances(partitions)))
+        gpu.device = replace(gpu.device, mig_enabled=enabled, instances=instances)
+
+    def _placed(self, instance: Instance) -> Instance:
+        """Asked once in the life of an instance."""
+        known = [each for each in self.device.instances if each.mig_uuids == instance.mig_uuids]
+        if known:
+            return known[0]
+        return replace(instance, start=self._gpu.nvml.placement(self.handle, instance.id))
 
     def _parts(self) -> list[int | None]:
         """What computes on its own: the instances, or the GPU as a whole."""

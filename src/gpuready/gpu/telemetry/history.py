@@ -7,7 +7,7 @@ while the process lives. Ages are monotonic: a clock that jumps changes nothing 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -47,7 +47,15 @@ class _Gpu:
     events: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=_MOST_EVENTS))
     clocks: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=_MOST_EVENTS))
     held: deque[tuple[float, Mapping[str, int]]] = field(default_factory=deque)
-    busy: dict[int | None, Activity] = field(default_factory=dict)
+    busy: dict[int | None, _Busy] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Busy:
+    """time: since 1970, None when it was never seen busy; at: monotonic, of then or of the first look."""
+
+    time: float | None
+    at: float
 
 
 class History:
@@ -68,11 +76,15 @@ class History:
         """A look that was answered."""
         if look.device is None:
             return
-        uuid, gpu = look.device.uuid, self._gpu(look.device.uuid)
+        gpu = self._gpu(look.device.uuid)
         if look.clock_reasons is not None:
             gpu.clocks.append((at, look.clock_reasons))
         gpu.held.append((at, look.held_ns))
-        gpu.busy = {part: self._activity(uuid, part, is_busy, time) for part, is_busy in look.busy.items()}
+        seen = _Busy(time, at)
+        gpu.busy = {
+            part: seen if is_busy else gpu.busy.get(part, _Busy(None, at))
+            for part, is_busy in look.busy.items()
+        }
         _forget(gpu.clocks, at - self._windows.clock_s)
         _forget(gpu.held, at - _HEALTH_WINDOW_S)
 
@@ -91,16 +103,16 @@ class History:
     def xids(self) -> tuple[XidCount, ...]:
         return tuple(count for gpu in self._gpus.values() for _, count in sorted(gpu.totals.items()))
 
-    def activity(self) -> tuple[Activity, ...]:
-        return tuple(each for gpu in self._gpus.values() for each in gpu.busy.values())
+    def activity(self, uuids: Iterable[str], at: float) -> tuple[Activity, ...]:
+        """Of these GPUs: of one that does not answer nobody knows whether it is idle."""
+        return tuple(
+            Activity(uuid, part, busy.time, max(0.0, at - busy.at))
+            for uuid in uuids
+            for part, busy in self._gpu(uuid).busy.items()
+        )
 
     def _gpu(self, uuid: str) -> _Gpu:
         return self._gpus.setdefault(uuid, _Gpu())
-
-    def _activity(self, uuid: str, part: int | None, is_busy: bool, time: float) -> Activity:
-        before = self._gpu(uuid).busy.get(part)
-        since = before.watched_since if before else time
-        return Activity(uuid, part, time if is_busy else before.busy_time if before else None, since)
 
     # --- computed fields --------------------------------------------------------------------------------
     def _computed(self, name: str, gpu: _Gpu, look: Look) -> Iterator[tuple[Value, Labels]]:
@@ -132,7 +144,7 @@ class History:
             case "clock_seconds":
                 yield from ((ns / 1e9, (("reason", reason),)) for reason, ns in look.held_ns.items())
             case "busy":
-                times = [each.busy_time for each in gpu.busy.values() if each.busy_time is not None]
+                times = [busy.time for busy in gpu.busy.values() if busy.time is not None]
                 if times:
                     yield max(times), ()
             case "health":

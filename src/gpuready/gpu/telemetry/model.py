@@ -68,11 +68,13 @@ class Instance:
     id         NVML's GPU instance id: the label GPU_I_ID
     profile    "1g.10gb": the label GPU_I_PROFILE
     mig_uuids  of the MIG devices in it, "MIG-...", in NVML's order
+    start      the memory slice that it begins at; None where the driver does not tell us
     """
 
     id: int
     profile: str
     mig_uuids: tuple[str, ...] = ()
+    start: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,14 +166,14 @@ class XidCount:
 class Activity:
     """When a GPU, or one of its instances, was last seen busy.
 
-    busy_time      seconds since 1970; None when it was idle at every look
-    watched_since  seconds since 1970 of the first look
+    busy_time  seconds since 1970; None when it was idle at every look
+    idle_s     seconds since then, or since the first look: also right after the clock was set
     """
 
     uuid: str
     gpu_instance_id: int | None
     busy_time: float | None
-    watched_since: float
+    idle_s: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -223,7 +223,7 @@ def joined(
         absent=tuple(absent for look in looks for absent in look.absent) + _missing_facts(fields, facts),
         processes=tuple(process for look in looks for process in look.processes),
         xids=history.xids(),
-        activity=history.activity(),
+        activity=history.activity([look.device.uuid for look in looks if look.device], now),
         silent=() if problem else silent,
         driver_version=str(facts.get("driver_version", "")),
         problem=problem,

@@ -163,8 +163,8 @@ class _Places:
     def claimed(self, claim: Claim) -> list[Key]:
         """Every place that a claim's device may mean: `gpu-0`, or `gpu-0-mig-1g10gb-19-4`.
 
-        The name tells profile and placement of an instance; of the placement NVML's lists say nothing, so
-        that of two instances of one profile nobody knows which. `gpu-0` is named by its minor number.
+        The name tells profile and placement of an instance. Where the driver does not let us ask for the
+        placement, nobody knows which of two instances of one profile it is. `gpu-0`: by its minor number.
         """
         match = _CLAIMED.fullmatch(claim.device)
         device = self.by_minor.get(int(match[1])) if match else None
@@ -172,7 +172,9 @@ class _Places:
             return []
         if match[2] is None:
             return [(device.uuid, None)]
-        return [(device.uuid, i.id) for i in device.instances if i.profile.replace(".", "") == match[2]]
+        start = int(match[4])
+        same = [i for i in device.instances if i.profile.replace(".", "") == match[2]]
+        return [(device.uuid, i.id) for i in same if i.start in (None, start)]
 
 
 def _allocation(holder: Holder, place: Key, resource: str, id_: str) -> Allocation:

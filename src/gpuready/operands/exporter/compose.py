@@ -50,7 +50,11 @@ def families_of(
     strangers = sum(process.pid not in known.pod_of for process in collection.processes)
     return [
         *device_families(collection, attribution, look, memory, time),
-        *(pod_families(collection, attribution, look, memory, time) if counted.holdings else ()),
+        *(
+            pod_families(collection, attribution, look, memory, time, counted.holdings.since)
+            if counted.holdings
+            else ()
+        ),
         *own_families(collection, attribution, replace(counted, processes=strangers), now, look.host),
     ]
 

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 from gpuready.gpu.telemetry.model import Collection, Device, Entity, Instance, Sample
+from gpuready.node.kubelet.pod_resources import Holder
 from gpuready.operands.exporter.attribution import OLD_NAMES, Allocation, Attribution, Key, PodNames, view_of
 from gpuready.operands.exporter.exposition import GAUGE, Family, labels_text
 from gpuready.operands.exporter.settings import EXCLUSIVE, VIRTUAL_GPUS
@@ -151,9 +153,17 @@ def identity(entity: Entity, style: Style) -> Pairs:
 
 
 def pod_families(
-    collection: Collection, attribution: Attribution, style: Style, memory: Use, time: Use
+    collection: Collection,
+    attribution: Attribution,
+    style: Style,
+    memory: Use,
+    time: Use,
+    held_since: Mapping[Holder, float] | None = None,
 ) -> list[Family]:
-    """Who holds what, how much of it each pod uses, and since when a device that is held does nothing."""
+    """Who holds what, how much of it each pod uses, and for how long a device that is held does nothing.
+
+    held_since  monotonic, when each holder was first told of
+    """
     known = _Known(collection, style)
     extra = style.pod_extra
     held = [
@@ -208,7 +218,7 @@ def pod_families(
             "gpuready_allocation_idle_seconds",
             GAUGE,
             "For how long a device that a pod holds has done nothing.",
-            _idle(collection, attribution, known),
+            _idle(collection, attribution, known, held_since or {}),
         ),
     ]
 
@@ -315,14 +325,20 @@ def _pod(row: PodUse) -> Pairs:
     return ("namespace", row.namespace), ("pod", row.pod), ("container", row.container)
 
 
-def _idle(collection: Collection, attribution: Attribution, known: _Known) -> list[tuple[str, int | float]]:
-    """Nothing of a device that was never looked at; 0 of one that is busy now."""
+def _idle(
+    collection: Collection, attribution: Attribution, known: _Known, held_since: Mapping[Holder, float]
+) -> list[tuple[str, int | float]]:
+    """Nothing of a device that was never looked at; 0 of one that is busy now.
+
+    A pod has not let lie idle what it did not hold yet.
+    """
     rows: dict[str, int | float] = {}
     for seen in collection.activity:
         key = (seen.uuid, seen.gpu_instance_id)
-        since = seen.busy_time if seen.busy_time is not None else seen.watched_since
-        idle_s = round(max(0.0, collection.ended_time - since), 3)
         for each in attribution.by_device.get(key, ()):
+            holder = Holder(each.namespace, each.pod, each.container)
+            held_s = collection.ended_at - held_since.get(holder, -inf)
+            idle_s = round(max(0.0, min(seen.idle_s, held_s)), 3)
             pod = (("namespace", each.namespace), ("pod", each.pod), ("container", each.container))
             rows.setdefault(labels_text(known.short(key) + pod), idle_s)
     return list(rows.items())

@@ -30,7 +30,9 @@ def env_of(arguments: Sequence[str], env: Mapping[str, str]) -> dict[str, str]:
             value = "true"
         elif not equals:
             if not words:
-                raise UsageError(f"{word} needs a value", next_step=f"write {word}=VALUE")
+                raise UsageError(
+                    f"{word} needs a value", why="nothing follows it", next_step=f"write {word}=VALUE"
+                )
             value = words.pop(0)
         found[flag.variable] = value
     return found
@@ -231,4 +233,5 @@ def _unknown(word: str, name: str) -> UsageError:
 
     near = [f"--{each}" for each in get_close_matches(name, _BY_NAME, 2)]
     step = f"did you mean {' or '.join(near)}?" if near else "gpuready exporter run --help lists the flags"
-    return UsageError(f"{word} is no flag of the exporter", next_step=step)
+    why = "its flags are those of dcgm-exporter 4.5" if word.startswith("-") else "it takes flags only"
+    return UsageError(f"{word} is no flag of the exporter", why=why, next_step=step)

@@ -7,13 +7,13 @@ too old to be true.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
 from gpuready.log import get_logger
-from gpuready.node.kubelet.pod_resources import Connection, Held, PodResourcesUnavailable
+from gpuready.node.kubelet.pod_resources import Connection, Held, Holder, PodResourcesUnavailable
 
 log = get_logger("exporter.holders")
 
@@ -23,6 +23,7 @@ class Holdings:
     """held      what is believed now; [] when nothing is known or all is too old
     taken_at  monotonic, when the kubelet said so; None before the first answer
     problem   why its last answer is missing; "" when it answered
+    since     monotonic, when each holder was first told of
     """
 
     held: tuple[Held, ...] = ()
@@ -31,6 +32,7 @@ class Holdings:
     lists: int = 0
     failures: int = 0
     list_s: float = 0.0
+    since: Mapping[Holder, float] = field(default_factory=dict)
 
     def age_s(self, now: float) -> float | None:
         return None if self.taken_at is None else max(0.0, now - self.taken_at)
@@ -69,7 +71,9 @@ class Holders:
         ended = self._clock()
         if self.now.problem:
             log.info("the kubelet answers again", lists=self.now.lists)
-        self.now = Holdings(held, ended, "", self.now.lists + 1, self.now.failures, ended - started)
+        before = self.now
+        since = {each.holder: before.since.get(each.holder, ended) for each in held}
+        self.now = Holdings(held, ended, "", before.lists + 1, before.failures, ended - started, since)
 
     def close(self) -> None:
         self._lister.close()

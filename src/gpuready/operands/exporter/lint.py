@@ -4,38 +4,57 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import BinaryIO
+from pathlib import Path
 
 import click
 
 from gpuready.errors import UsageError
-from gpuready.node.files import MOST_BYTES
+from gpuready.node.files import MOST_BYTES, read_regular
 from gpuready.operands.exporter.counters import Counters, parse
 
 
 @click.command(name="lint", short_help="Check a counters file.")
-@click.argument("file", type=click.File("rb"))
+@click.argument("file")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @click.option("--dcgm", is_flag=True, help="As where DCGM is a source: fields of DCGM alone are used.")
 @click.option("--strict", is_flag=True, help="Remarks on lines that are used count as well.")
-def lint(file: BinaryIO, output: str, dcgm: bool, strict: bool) -> int:
+def lint(file: str, output: str, dcgm: bool, strict: bool) -> int:
     """Check the counters FILE of the metrics exporter; - is stdin.
 
     Exit 0: every line is used. 1: lines are skipped (with --strict: or remarked on).
     """
-    content = file.read(MOST_BYTES + 1)
+    name = "<stdin>" if file == "-" else file
+    content = _content_of(file)
     if len(content) > MOST_BYTES:
         raise UsageError(
-            f"{getattr(file, 'name', 'stdin')} has more than {MOST_BYTES // 2**20} MiB",
+            f"{name} has more than {MOST_BYTES // 2**20} MiB",
             why="no exporter takes such a file",
             next_step="give it the CSV itself",
         )
     counters = parse(content, dcgm=dcgm)
-    click.echo(
-        _as_json(counters) if output == "json" else _as_text(counters, getattr(file, "name", "<stdin>"))
-    )
+    click.echo(_as_json(counters) if output == "json" else _as_text(counters, name))
     found = len(counters.problems) if strict else counters.rejected
     return 1 if found or not counters.rows else 0
+
+
+def _content_of(file: str) -> bytes:
+    """Waits for stdin and for a shell's `<(…)`, whose other end the shell holds, and for nothing else.
+
+    raises  UsageError
+    """
+    try:
+        if file == "-" or file.startswith("/dev/fd/"):
+            with click.open_file(file, "rb") as stream:
+                return bytes(stream.read(MOST_BYTES + 1))
+        if (path := Path(file)).stat().st_size > MOST_BYTES:
+            return b" " * (MOST_BYTES + 1)
+        return read_regular(path)
+    except OSError as exc:
+        raise UsageError(
+            f"cannot read {file}",
+            why=exc.strerror or str(exc),
+            next_step="name the CSV file, or give the CSV on stdin and - as the name",
+        ) from exc
 
 
 def _as_text(counters: Counters, name: str) -> str:

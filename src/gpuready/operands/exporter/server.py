@@ -125,7 +125,7 @@ class Server:
             writer.transport.set_write_buffer_limits(high=0)
         try:
             while await self._exchange(reader, writer):
-                pass
+                await asyncio.sleep(0)  # whoever sends many requests at once takes turns with the others
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass  # gone, asleep, or we are ending: nobody is there to be told
         finally:

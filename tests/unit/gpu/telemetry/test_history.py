@@ -129,26 +129,34 @@ def test_xids_of_one_gpu_are_not_those_of_another() -> None:
 def test_a_gpu_is_idle_since_it_was_last_seen_busy() -> None:
     story = Story()
     story.look(10, Look(GPU, busy={None: False}))
-    [never] = story.history.activity()
-    assert (never.busy_time, never.watched_since) == (None, BOOT + 10)
+    [never] = story.history.activity([GPU.uuid], 15)
+    assert (never.busy_time, never.idle_s) == (None, 5)
     assert story.told("gpuready_last_busy_time_seconds", 10) == {}
     story.look(20, Look(GPU, busy={None: True}))
     story.look(30, Look(GPU, busy={None: False}))
-    [idle] = story.history.activity()
-    assert (idle.busy_time, idle.watched_since) == (BOOT + 20, BOOT + 10)
+    [idle] = story.history.activity([GPU.uuid], 30)
+    assert (idle.busy_time, idle.idle_s) == (BOOT + 20, 10)
     assert story.told("gpuready_last_busy_time_seconds", 30) == {"": BOOT + 20}
+    assert story.history.activity([], 30) == (), "of a GPU that does not answer nobody knows"
+
+
+def test_a_clock_that_is_set_makes_nothing_idle_and_nothing_busy() -> None:
+    history = History()
+    for at, time in ((10, BOOT), (20, BOOT + 86_400), (30, BOOT - 86_400)):
+        history.add_look(Look(GPU, busy={None: at == 10}), at, time)
+    assert [each.idle_s for each in history.activity([GPU.uuid], 40)] == [30]
 
 
 def test_instances_are_idle_each_by_itself_and_gone_with_their_gpu_s_partitions() -> None:
     story = Story()
     story.look(10, Look(GPU, busy={1: True, 2: False}))
     story.look(20, Look(GPU, busy={1: False, 2: True}))
-    assert {each.gpu_instance_id: each.busy_time for each in story.history.activity()} == {
+    assert {each.gpu_instance_id: each.busy_time for each in story.history.activity([GPU.uuid], 20)} == {
         1: BOOT + 10,
         2: BOOT + 20,
     }
     story.look(30, Look(GPU, busy={None: False}))
-    assert [each.gpu_instance_id for each in story.history.activity()] == [None]
+    assert [each.gpu_instance_id for each in story.history.activity([GPU.uuid], 30)] == [None]
 
 
 def test_clock_events_are_counted_by_look_within_the_window() -> None:

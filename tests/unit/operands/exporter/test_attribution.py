@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -88,6 +89,18 @@ def test_a_claim_that_may_mean_two_instances_names_none():
     [unknown] = attribute([claimed("a", "gpu-0-mig-1g10gb-19-0")], twins).unknown
 
     assert unknown.reason == AMBIGUOUS_CLAIM
+
+
+def test_a_claim_names_the_instance_at_its_place_among_those_of_one_profile():
+    twins = mig_gpu(0, gi1="1g.10gb", gi2="1g.10gb")
+    first, second = (replace(each, start=start) for each, start in zip(twins.instances, (0, 4), strict=True))
+    placed = [replace(twins, instances=(first, second))]
+    claims = [claimed("a", "gpu-0-mig-1g10gb-19-4"), claimed("b", "gpu-0-mig-1g10gb-19-0")]
+
+    found = attribute([*claims, claimed("c", "gpu-0-mig-1g10gb-19-6")], placed)
+
+    assert rows(found) == [("a", "GPU-0", 2, "", "dra"), ("b", "GPU-0", 1, "", "dra")]
+    assert [(each.holder.pod, each.reason) for each in found.unknown] == [("c", UNKNOWN_ID)]
 
 
 def test_other_peoples_devices_are_nobodys_business():

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from gpuready.node.root import Root
-from gpuready.operands.exporter.daemon import Daemon
+from gpuready.operands.exporter.daemon import Daemon, main
 from gpuready.operands.exporter.settings import Settings
 from gpuready.operands.exporter.web import Web
+
+
+@pytest.mark.parametrize("argument", ["--bogus", "bogus", "--address"])
+def test_a_wrong_argument_is_told_in_full_and_ends_the_program(argument, caplog):
+    assert main({}, [argument]) == 2
+
+    [said] = caplog.records
+    assert said.message == "cannot start"
+    assert set(said.fields) == {"what", "why", "next_step"}
+    assert all(said.fields.values())
 
 
 class Told:

@@ -114,7 +114,10 @@ def test_flags_are_read_as_the_original_reads_them(arguments: list[str], wanted:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--colectors=/x"], "--colectors=/x is no flag of the exporter; next: did you mean --collectors?"),
+        (
+            ["--colectors=/x"],
+            "dcgm-exporter 4.5; next: did you mean --collectors?",
+        ),
         (["run"], "run is no flag"),
         (["--zzzzzz"], "gpuready exporter run --help"),
         (["-f"], "-f needs a value"),

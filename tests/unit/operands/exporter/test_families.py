@@ -23,7 +23,7 @@ from tests.unit.operands.exporter.gpus import (
 )
 
 from gpuready.gpu.telemetry.model import Activity, Collection, ProcessUse
-from gpuready.node.kubelet.pod_resources import Held
+from gpuready.node.kubelet.pod_resources import Held, Holder
 from gpuready.operands.exporter.attribution import attribute
 from gpuready.operands.exporter.exposition import render
 from gpuready.operands.exporter.families import Listed, Style, device_families, pod_families, usage_inputs
@@ -46,6 +46,7 @@ def page(
     *held_by: Held,
     look: Style = STYLE,
     pods: dict[int, tuple[str, str]] | None = None,
+    since: dict[Holder, float] | None = None,
 ) -> str:
     attribution = attribute(held_by, collection.devices)
     memory, time = usage_inputs(collection)
@@ -60,7 +61,7 @@ def page(
     return render(
         [
             *device_families(collection, attribution, look, *uses),
-            *pod_families(collection, attribution, look, *uses),
+            *pod_families(collection, attribution, look, *uses, since),
         ]
     ).decode()
 
@@ -235,13 +236,21 @@ def test_copies_for_each_pod_have_its_own_memory_beside_the_devices():
 def test_a_device_that_is_held_and_does_nothing_says_for_how_long():
     collection = Collection(
         (gpu(0), gpu(1)),
-        activity=(Activity("GPU-0", None, 1000.0, 0.0), Activity("GPU-1", None, None, 500.0)),
-        ended_time=1600.0,
+        activity=(Activity("GPU-0", None, 1000.0, 600.0), Activity("GPU-1", None, None, 1100.0)),
     )
     text = page(collection, held("a", "GPU-0"), held("b", "GPU-1"))
 
     found = [line.rpartition(" ")[2] for line in lines(text, "gpuready_allocation_idle_seconds")]
     assert found == ["600.0", "1100.0"]
+
+
+def test_a_pod_has_not_let_lie_idle_what_it_did_not_hold_yet():
+    collection = Collection((gpu(0),), activity=(Activity("GPU-0", None, None, 86_400.0),), ended_at=90_000.0)
+    of_a, of_b = held("a", "GPU-0::0"), held("b", "GPU-0::1")
+    text = page(collection, of_a, of_b, since={of_a.holder: 89_990.0, of_b.holder: 0.0})
+
+    found = [line.rpartition(" ")[2] for line in lines(text, "gpuready_allocation_idle_seconds")]
+    assert found == ["10.0", "86400.0"]
 
 
 names = st.text(min_size=1, max_size=8)

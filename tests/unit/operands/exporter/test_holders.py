@@ -49,6 +49,20 @@ def holders(kubelet: Kubelet) -> Holders:
 AWAY = PodResourcesUnavailable("the kubelet does not list pod resources", why="Connection refused")
 
 
+async def test_it_is_known_since_when_a_pod_holds_what_it_holds(kubelet, holders):
+    kubelet.answer = [held("a", "GPU-0")]
+    await holders.ask()
+    kubelet.now = 500
+    kubelet.answer = [held("a", "GPU-0"), held("b", "GPU-1")]
+    await holders.ask()
+
+    assert {each.pod: at for each, at in holders.now.since.items()} == {"a": 100.25, "b": 500.25}
+
+    kubelet.answer = [held("b", "GPU-1")]
+    await holders.ask()
+    assert [each.pod for each in holders.now.since] == ["b"]
+
+
 async def test_the_last_answer_stays_while_the_kubelet_is_away(kubelet, holders):
     kubelet.answer = [held("a", "GPU-0")]
     await holders.ask()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 from tests.unit.operands.exporter.test_counters import C24
 
+from gpuready.errors import UsageError
 from gpuready.operands.exporter.lint import lint
 
 
@@ -31,6 +34,25 @@ def test_lint_prints_each_bad_line_with_its_fix_and_how_many_are_used(tmp_path: 
 def test_lint_is_content_with_a_good_file() -> None:
     outcome = run("-", stdin=b"DCGM_FI_DEV_GPU_TEMP, gauge, x\n")
     assert (outcome.return_value, outcome.output) == (0, "<stdin>: 1 line used, 0 skipped\n")
+
+
+def test_lint_waits_for_no_pipe_and_says_what_it_cannot_read(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path, why in ((pipe, "it is no ordinary file"), (tmp_path, "it is no ordinary file"),
+                      (tmp_path / "none", "No such file or directory")):  # fmt: skip
+        with pytest.raises(UsageError) as refused:
+            lint.main([str(path)], standalone_mode=False)
+        assert (refused.value.what, refused.value.why) == (f"cannot read {path}", why)
+
+
+def test_lint_reads_what_a_shell_gives_it_as_a_file(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"DCGM_FI_DEV_GPU_TEMP, gauge, x\n")
+    os.close(writing)
+    outcome = run(f"/dev/fd/{reading}")
+    assert outcome.output == f"/dev/fd/{reading}: 1 line used, 0 skipped\n"
+    os.close(reading)
 
 
 def test_strict_counts_remarks_as_well() -> None:

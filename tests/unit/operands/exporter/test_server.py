@@ -172,6 +172,28 @@ async def test_a_reader_that_reads_nothing_holds_up_nobody_and_is_dropped(server
     slow.close()
 
 
+async def test_clients_that_send_many_requests_at_once_take_turns_with_a_scraper(server):
+    served = 0
+
+    def page() -> Page:
+        nonlocal served
+        served += 1
+        return PAGE
+
+    clients, each = 20, 200
+    when_asked = []
+    server.site = Site(page, lambda: when_asked.append(served) or FINE)
+    port = await server.listen("127.0.0.1", 0)
+    opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(clients)]
+    for _, writer in opened:
+        writer.write(b"GET /metrics HTTP/1.1\r\n\r\n" * each)
+    assert (await ask(port, "/health"))[0] == 200
+
+    assert when_asked[0] < clients * each / 4, "the scraper waited until all of them had been served"
+    for _, writer in opened:
+        writer.close()
+
+
 async def test_a_scraper_that_closes_its_half_still_gets_its_answer(server):
     port = await server.listen("127.0.0.1", 0)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)

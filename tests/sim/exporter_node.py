@@ -12,6 +12,7 @@ import random
 import subprocess
 import sys
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -60,6 +61,7 @@ class ExporterNode:
             (self.container / path).symlink_to(self.root / path)
         (self.container / "host").symlink_to(self.root)
         self.pods: list[Pod] = []
+        self.answer: Any = None
         self.port, self._health_port = free_port(), free_port()
         self.exporter: asyncio.subprocess.Process | None = None
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -81,6 +83,23 @@ class ExporterNode:
     # --- the machine and its pods -----------------------------------------------------------------------
     def gpus(self) -> GpuState:
         return machine.gpu_state(self.folder)
+
+    def take_out(self, index: int) -> Callable[[], None]:
+        """Unbind a GPU from the driver; what is returned binds it again."""
+        with self.gpus() as state:
+            gpu = state.gpus()[index]
+        places = [
+            self.root / f"dev/nvidia{gpu.minor}",
+            self.root / "proc/driver/nvidia/gpus" / gpu.pci_address,
+        ]
+        for place in places:
+            place.rename(place.with_name(f".{place.name}"))
+
+        def put_back() -> None:
+            for place in places:
+                place.with_name(f".{place.name}").rename(place)
+
+        return put_back
 
     def uuids(self) -> list[str]:
         with self.gpus() as state:
@@ -119,6 +138,10 @@ class ExporterNode:
             self._processes.remove(process)
         (self.root / f"proc/{pod.pid}/cgroup").unlink()
         (self.root / f"proc/{pod.pid}").rmdir()
+
+    def answers_alike(self) -> None:
+        """What the kubelet would say now it says from now on, without the work of another order."""
+        self.answer = api_pb2.ListPodResourcesResponse(pod_resources=map(_described, self.pods))
 
     # --- the exporter -----------------------------------------------------------------------------------
     def env(self, **more: str) -> dict[str, str]:
@@ -160,6 +183,9 @@ class _Lister(api_grpc.PodResourcesListerBase):
 
     async def List(self, stream: Any) -> None:
         await stream.recv_message()
+        if self._node.answer is not None:
+            await stream.send_message(self._node.answer)
+            return
         pods = [_described(pod) for pod in self._node.pods]
         random.shuffle(pods)
         await stream.send_message(api_pb2.ListPodResourcesResponse(pod_resources=pods))

@@ -70,6 +70,12 @@ def watched_paths(host: Root, wanted: str | None) -> list[Path]:
     return [*dict.fromkeys(folders), host.base / "dev/nvidiactl", *versions]
 
 
+def is_bound(host: Root, address: str) -> bool:
+    """Whether the kernel module has the GPU at "0000:1b:00.0", lost or not; True if it tells of none."""
+    gpus = host.names_in("/proc/driver/nvidia/gpus")
+    return not gpus or address in gpus
+
+
 def module_stamp(host: Root) -> bytes:
     """What the kernel says of its module, unparsed: to see a change at the price of one read."""
     for path in MODULE_VERSION_FILES:

@@ -48,12 +48,20 @@ class Seen:
 class Reader:
     """start() once; collect() as often as wanted, from one thread; release() and resume() from any.
 
-    driver   gives the driver's tree, asked anew each time NVML is opened
-    windows  how long XIDs and clock events count as recent
+    driver      gives the driver's tree, asked anew each time NVML is opened
+    windows     how long XIDs and clock events count as recent
+    is_removed  whether the kernel module no longer has the GPU with this bus id: nobody will miss its samples
     """
 
-    def __init__(self, driver: Callable[[], Tree], clock: Clock, windows: Windows | None = None) -> None:
+    def __init__(
+        self,
+        driver: Callable[[], Tree],
+        clock: Clock,
+        windows: Windows | None = None,
+        is_removed: Callable[[str], bool] = lambda bus_id: False,
+    ) -> None:
         self._library = Library(driver)
+        self._is_removed = is_removed
         self._clock = clock
         self._history = History(windows)
         self._gathered = threading.Condition()
@@ -170,13 +178,22 @@ class Reader:
         self._relieved_in = order.number
 
     def _follow_count(self, order: Order) -> None:
-        """A seat for each GPU that NVML counts; a GPU that is gone keeps its own, which says so."""
+        """A seat for each GPU that NVML counts; a GPU that is lost keeps its own, which says so."""
         facts = self._node.answer
         count = facts.count if facts and not facts.error else 0
-        fresh = [Seat(index) for index in range(len(self._seats), count)]
-        self._seats += fresh
+        taken = {seat.index for seat in self._seats}
+        fresh = [Seat(index) for index in range(count) if index not in taken][: count - len(taken)]
+        self._seats = sorted([*self._seats, *fresh], key=lambda seat: seat.index)
         if fresh:
             self._start_thread(fresh, order)
+
+    def _forget_removed(self, order: Order) -> None:
+        for seat in list(self._seats):
+            silent = seat.answered < order.number or (seat.answer is not None and seat.answer.error)
+            if silent and seat.device and self._is_removed(seat.device.pci_bus_id):
+                self._seats.remove(seat)
+                for gpu in self._gpus:
+                    gpu.dismiss(seat)
 
     def _start_thread(self, seats: Sequence[Seat], order: Order) -> None:
         gpu = GpuThread(seats, self._library, self._clock, self._poke, self._tell_xid)
@@ -187,6 +204,9 @@ class Reader:
 
     def _gather(self, order: Order, interval_s: float) -> Collection:
         now, time = self._clock.monotonic(), self._clock.time()
+        problem = _problem(self._node, order, self._released)
+        if not problem:
+            self._forget_removed(order)
         seen = _distinct([_seen(seat, order) for seat in self._seats])
         with self._gathered:
             xids, self._xids = self._xids, []
@@ -195,7 +215,6 @@ class Reader:
         for each in seen:
             if each.answers and each.look and not each.look.error:
                 self._history.add_look(each.look, now, time)
-        problem = _problem(self._node, order, self._released)
         collection = joined(seen, self._node.answer, self._history, order.fields, now, interval_s, problem)
         return replace(collection, started_at=order.due_at, ended_at=self._clock.monotonic(), ended_time=time)
 

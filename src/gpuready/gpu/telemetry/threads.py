@@ -111,6 +111,13 @@ class GpuThread(Turns[TelemetryNvml, None]):
             self._seats = kept
         return others
 
+    def dismiss(self, seat: Seat) -> None:
+        """The GPU is there no more."""
+        with self._taking:
+            self._seats = [each for each in self._seats if each is not seat]
+        if not self._seats:
+            self.stop()
+
     # --- the thread -------------------------------------------------------------------------------------
     def look(self, nvml: TelemetryNvml, order: Order) -> None:
         """raises  NvmlError when no GPU answers: perhaps a session that is opened anew helps"""

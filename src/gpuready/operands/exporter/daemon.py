@@ -21,6 +21,7 @@ from gpuready import log as logging
 from gpuready import names
 from gpuready.errors import GPUReadyError, UsageError
 from gpuready.gpu.dcgm import HostEngine
+from gpuready.gpu.nvml import short_pci_address
 from gpuready.gpu.telemetry.engines import Engines
 from gpuready.gpu.telemetry.fields import field_of, own_fields
 from gpuready.gpu.telemetry.history import Windows
@@ -125,7 +126,8 @@ class Daemon:
         self._missing: Sequence[int] = ()
         self._pod_labels = PodLabels(settings.node_name) if settings.pod_labels else None
         windows = Windows(settings.xid_window_ms / 1000, settings.clock_events_window_ms / 1000)
-        self._reader = self._source(Reader(lambda: self._driver.tree, time, windows))
+        nvml = Reader(lambda: self._driver.tree, time, windows, self._is_removed)
+        self._reader = self._source(nvml)
         self._collector = Collector(
             self._reader, (), settings.interval_s, self._tell, clock=time, failed=self._look_failed
         )
@@ -279,6 +281,10 @@ class Daemon:
     def _fields(self) -> list[Field]:
         """Those of the CSV, our own, and the two that what pods use is measured by."""
         return [*self._counters.counters.fields, *own_fields(), field_of(FB_USED), field_of(GPU_UTIL)]
+
+    def _is_removed(self, bus_id: str) -> bool:
+        """Called in the collector's thread."""
+        return not driver_place.is_bound(self._host, short_pci_address(bus_id))
 
     def _paused(self) -> str:
         """Why the driver must be let go for a while, as whoever is about to change the GPUs wrote it."""

@@ -120,6 +120,30 @@ async def test_a_roll_out_over_busy_nodes(state_home: Path) -> None:
             ] == "Running"
 
 
+async def test_as_many_at_a_time_as_the_policy_says(state_home: Path) -> None:
+    names = ("a", "b", "c")
+    spec = "\n".join(
+        ["nodes:", *(f"- {{name: {name}, gpus: {{L4: 1}}, containerd: 2.2.1}}" for name in names)]
+    )
+    async with Cluster.started(spec, operator=False) as cluster, operator_of(cluster):
+        await cluster.apply(policy(gpuready={"toolkit": {"maxUnavailable": "50%"}}))
+        for node in names:
+            await whole(cluster, node)
+            await cluster.apply(pod(f"training-{node}", node))
+            await cluster.wait(PODS, f"training-{node}", "default", until=in_phase("Running"))
+        await join(cluster, "c", late=True)
+        for node in ("a", "b"):
+            await wrap(cluster, node, SLOW)
+
+        async with seen(cluster) as at_once:
+            await edit(cluster, {"toolkit": TOOLKIT})
+            for node in ("a", "b"):
+                await cluster.wait(GPU_NODES, node, until=is_granted)
+            await join(cluster, "c")
+            await cluster.wait(GPU_NODES, "c", until=is_held("a, b first, 2 at a time"))
+            assert max(map(len, at_once)) == 2
+
+
 async def test_a_node_that_left_with_its_grant_holds_up_nobody(state_home: Path) -> None:
     spec = "\n".join(line for line in SPEC.splitlines() if not line.startswith(("- {name: c", "- {name: d")))
     async with Cluster.started(spec, operator=False) as cluster, operator_of(cluster):

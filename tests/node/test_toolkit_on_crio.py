@@ -205,6 +205,7 @@ async def test_one_that_was_ended_in_order_stays_down_until_its_manager_is_asked
 
         assert look.silent is not None
         assert look.running is None
+        assert '/crun"' in look.plan.files[0].diff(), "as its files say: its default runtime by our names"
         assert service.starts == 1
         await systemctl(service, "restart")
         assert (await node.engine().look()).running is not None

@@ -17,6 +17,7 @@ from typing import Any
 
 from gpuready.operands.toolkit.containerd.merge import Table, leaves, overlay
 from gpuready.operands.toolkit.plan import ABSENT, FileChange, Keys, Plan, RefusedPlan, Wanted, differences
+from gpuready.operands.toolkit.running import Running
 from gpuready.operands.toolkit.toml_file import parse, with_values
 
 _BASES = ("crun", "runc")
@@ -61,6 +62,15 @@ def merged(files: Files) -> Table:
             if isinstance(entries, dict):
                 _at(result, (*_RUNTIMES[:-1], name)).update(copy.deepcopy(entries))
     return result
+
+
+def running_of(told: Table) -> Running:
+    """A CRI-O that would run with these settings."""
+    runtimes, default = _at(told, _RUNTIMES), _at(told, _DEFAULT)
+    tables = runtimes if isinstance(runtimes, dict) else {}
+    paths = {name: _at(table, ("runtime_path",)) for name, table in tables.items()}
+    known = {name: path if isinstance(path, str) else "" for name, path in paths.items()}
+    return Running("cri-o", "", known, default if isinstance(default, str) else "")
 
 
 def settings_of(before: Table, wanted: Wanted) -> dict[Keys, Any]:

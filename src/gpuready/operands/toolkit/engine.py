@@ -113,8 +113,9 @@ class Engine:
 
     async def look(self) -> Look:
         """raises  GPUReadyError: nothing can be planned, and why"""
-        running, silent = await self._ask(self._runtime(_NOTHING))
-        goal = Goal(wanted_of(self._settings, self._host, running))
+        asked = self._runtime(_NOTHING)
+        running, silent = await self._ask(asked)
+        goal = Goal(wanted_of(self._settings, self._host, running or asked.as_its_files_say()))
         runtime = self._runtime(goal)
         texts = runtime.files()
         plan = _plan(runtime, texts, self.read_journal())

@@ -228,6 +228,12 @@ class NodeRuntime:
         self.version = found.version or self.version
         return found
 
+    def as_its_files_say(self) -> Running | None:
+        """What CRI-O, which does not answer, would know; None of others, which the files tell less of."""
+        if self.layout.runtime != CRIO:
+            return None
+        return crio.running_of(self._told(self.files()))
+
     async def knows(self) -> list[str]:
         return self.goal.lacks(await self.running())
 

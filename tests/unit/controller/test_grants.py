@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gpuready.controller.nodes.grants import Grant, RollOut, Stop, at_once
 from gpuready.controller.nodes.summary import GPUNodeSummary, LinkSummary, RequestSummary, StatusSummary
@@ -98,6 +100,31 @@ def test_what_was_granted_a_moment_ago_counts_though_no_watch_has_brought_it_yet
 
     assert grant_for("a", nodes, 1, given={"b": "2"}) == Grant("", "b first, 1 at a time")
     assert grant_for("b", nodes, 1, given={"b": "2"}) == Grant("2")
+
+
+@given(
+    names=st.sets(st.sampled_from("abcdefgh"), min_size=1),
+    order=st.randoms(use_true_random=False),
+    limit=st.integers(1, 3),
+)
+@settings(max_examples=30)
+def test_however_they_ask_no_more_than_allowed_are_at_it_and_all_get_their_turn(names, order, limit):
+    """Each asks when it likes, is judged when it likes, and takes as long as it likes."""
+    state = dict.fromkeys(sorted(names), "quiet")
+    granted: dict[str, str] = {}
+    turns = [name for _ in range(40) for name in order.sample(sorted(state), len(state))]
+    for name in turns:
+        if state[name] == "quiet":
+            state[name] = "asks"
+        elif state[name] == "asks":
+            nodes = [node(each, asks="1" if state[each] in ("asks", "busy") else "") for each in state]
+            if grant_for(name, nodes, limit, given=granted).id:
+                state[name], granted[name] = "busy", "1"
+        elif state[name] == "busy":
+            state[name] = "done"
+            del granted[name]
+        assert list(state.values()).count("busy") <= limit
+    assert set(state.values()) == {"done"}
 
 
 def test_only_the_next_ones_are_told_whose_turn_it_is():

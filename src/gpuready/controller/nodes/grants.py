@@ -99,6 +99,7 @@ class RollOut:
         self._failed = [each for each in self._known.values() if each.failure]
         self._busy = sorted(each.name for each in self._known.values() if each.is_busy)
         self._line = sorted(each.name for each in self._known.values() if each.waits)
+        self._present = [name for name in self._line if name not in absent]
 
     def grant_for(self, node: str) -> Grant:
         mine = self._known.get(node)
@@ -113,12 +114,13 @@ class RollOut:
         stopped = next((each.failure for each in self._failed if each.name != node), "")
         if stopped or node in self._absent:
             return stopped or self._absent[node]
-        before = [name for name in self._line[: bisect_left(self._line, node)] if name not in self._absent]
-        if len(self._busy) + len(before) < self._allowed:
+        before = bisect_left(self._present, node)
+        if len(self._busy) + before < self._allowed:
             return ""
-        if len(before) >= _NEXT:
+        if before >= _NEXT:
             return f"at least {_NEXT} other nodes first, {self._allowed} at a time"
-        return f"{', '.join((*self._busy, *before)[:_NAMED])} first, {self._allowed} at a time"
+        named = (*self._busy, *self._present[:before])[:_NAMED]
+        return f"{', '.join(named)} first, {self._allowed} at a time"
 
     @property
     def stop(self) -> Stop | None:

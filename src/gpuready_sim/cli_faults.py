@@ -148,10 +148,15 @@ def fault_flag(name: str, target: str, flag: str, mend: bool) -> int:
 @named
 @target
 @click.argument("function", default="")
-@click.option("--code", type=whole(1, 999), default="999", help="NVML's number of the error; 999: unknown.")
+@click.option(
+    "--code",
+    type=whole(1, 999),
+    default="999",
+    help="NVML's number of the error, or DCGM's without its minus; 999: unknown.",
+)
 @click.option("--seconds", type=seconds(3600), help="Hang for so long instead; 0 ends it.")
 def fault_call(name: str, target: str, function: str, code: int, seconds: float | None) -> int:
-    """Let one NVML function fail or hang for a GPU, or all with '*'; without FUNCTION, mend them.
+    """Let a function of NVML or DCGM fail or hang for a GPU, or all with '*'; without FUNCTION, mend them.
 
     \b
     Examples:

@@ -83,6 +83,12 @@ async def start(node: ExporterNode, **env: str) -> None:
     await node.start(DCGM_EXPORTER_COLLECTORS="/counters.csv", DCGM_EXPORTER_INTERVAL=str(INTERVAL_MS), **env)
 
 
+def _look_s(page: Page) -> float:
+    took_s = page.value("gpuready_exporter_collection_seconds")
+    assert took_s is not None
+    return took_s
+
+
 async def test_both_sources_show_the_same_series_with_the_same_values(tmp_path: Path) -> None:
     async with ExporterNode(tmp_path / "node", gpus=2) as node:
         with node.gpus() as gpus:
@@ -165,6 +171,8 @@ async def test_a_call_that_hangs_in_dcgm_costs_no_scrape_and_no_value(tmp_path: 
             assert stuck.took_s < 0.5
             assert "DCGM (embedded) does not answer, values are NVML's: DCGM has not answered" in stuck.health
             assert stuck.lines("DCGM_FI_DEV_GPU_TEMP")
+            # The page does not wait each time anew for a call that is known to hang.
+            await until(node, lambda page: 2 * 1000 * _look_s(page) < INTERVAL_MS)
             call_faults.mend(gpus)
             assert (await until(node, Page.is_from_dcgm)).health.startswith("OK")
 

@@ -53,7 +53,7 @@ class Sources:
         found = self._nvml.collect(others, due_at, interval_s, patience_s)
         if found is None:
             return None
-        self._wait_for_dcgm(due_at + patience_s)
+        self._wait_for_dcgm(due_at, due_at + patience_s)
         look, problem = self._newest(interval_s)
         told = replace(self._told, problem=problem, opened=self._engines.opened, failed=self._engines.failed)
         wanted = tuple(filter(is_dcgms, asked))
@@ -92,7 +92,10 @@ class Sources:
         with self._gathered:
             self._gathered.notify()
 
-    def _wait_for_dcgm(self, until: float) -> None:
+    def _wait_for_dcgm(self, due_at: float, until: float) -> None:
+        owes_since = self._dcgm.owes_since
+        if owes_since is not None and owes_since < due_at:
+            return  # it was asked for the look before, and NVML's values must not get old over it
         with self._gathered:
             self._gathered.wait_for(
                 lambda: self._dcgm.answered >= self._number or self._released,

@@ -410,7 +410,7 @@ class Daemon:
         return Style(
             listed=listed,
             labels=labels,
-            hostname="" if settings.no_hostname else settings.node_name or socket.gethostname(),
+            hostname="" if settings.no_hostname else _machine(settings),
             hostname_label=settings.hostname_label,
             view=settings.view,
             old_names=settings.old_namespace,
@@ -455,6 +455,11 @@ class Daemon:
         gates = self._settings.gates_dir
         is_wanted = not gates or (self._root.join(gates) / names.DRIVER_READY).exists()
         self._recorder.write(self._health, may_make=is_wanted)
+
+
+def _machine(settings: Settings) -> str:
+    """Whose GPUs these are."""
+    return settings.engine_host or settings.node_name or socket.gethostname()
 
 
 def _sockets_of_systemd(env: Mapping[str, str]) -> list[socket.socket]:

@@ -110,6 +110,17 @@ class Settings:
         return EngineAddress.parse(self.remote_engine) if self.remote_engine else None
 
     @property
+    def engine_host(self) -> str:
+        """Another machine whose GPUs are shown, for the label with its name; "" for this one.
+
+        Source: dcgm-exporter 4.5.3-4.8.2, internal/pkg/hostname.
+        """
+        engine = self.engine
+        if engine is None or engine.is_socket or self.kubernetes or self.source_in_use == NVML:
+            return ""
+        return "" if engine.host in ("localhost", "::1") or engine.host.startswith("127.") else engine.host
+
+    @property
     def view(self) -> str:
         """The original's flag asks for what is one of our four."""
         return VIRTUAL_GPUS if self.virtual_gpus else self.pod_view
@@ -140,6 +151,11 @@ class EngineAddress:
 
     address: str
     is_socket: bool = False
+
+    @property
+    def host(self) -> str:
+        host, colon, port = self.address.rpartition(":")
+        return (host if colon and port.isdigit() else self.address).strip("[]")
 
     @classmethod
     def parse(cls, text: str) -> Self:

@@ -225,6 +225,14 @@ def test_a_call_that_fails_for_one_gpu_is_its_reason(node: Build) -> None:
     ]
 
 
+def test_an_engine_that_goes_while_it_is_read_ends_the_session(node: Build) -> None:
+    gpus = node((H100, 1))
+    assert values(gpus.look("DEV_GPU_TEMP"), "DEV_GPU_TEMP")
+    call_faults.fail(gpus.state, "dcgmEntitiesGetLatestValues", code=21)
+    with pytest.raises(DcgmError, match=r"dcgmEntitiesGetLatestValues answered ConnectionNotValid"):
+        gpus.look("DEV_GPU_TEMP")
+
+
 def test_where_no_libdcgm_is_there_it_says_what_to_install(tmp_path: Path) -> None:
     tree = Tree(tmp_path)
     with pytest.raises(DcgmError) as raised:

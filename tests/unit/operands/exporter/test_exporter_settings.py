@@ -200,3 +200,22 @@ def test_dcgm_is_asked_only_where_somebody_asked_for_it(env, source):
 def test_an_address_may_name_a_host() -> None:
     assert Settings(address="[::1]:9400").host_and_port == ("::1", 9400)
     assert Settings().host_and_port == ("", 9400)
+
+
+@pytest.mark.parametrize(
+    ("env", "host"),
+    [
+        pytest.param({"DCGM_REMOTE_HOSTENGINE_INFO": "gpu-17:5555"}, "gpu-17", id="another machine"),
+        pytest.param({"DCGM_REMOTE_HOSTENGINE_INFO": "[fd00::7]:5555"}, "fd00::7", id="by its address"),
+        pytest.param({"DCGM_REMOTE_HOSTENGINE_INFO": "127.0.0.1:5555"}, "", id="this machine"),
+        pytest.param({"DCGM_REMOTE_HOSTENGINE_INFO": "unix:///run/engine"}, "", id="a socket of this one"),
+        pytest.param(
+            {"DCGM_REMOTE_HOSTENGINE_INFO": "nvidia-dcgm:5555", "DCGM_EXPORTER_KUBERNETES": "true"},
+            "",
+            id="a Service",
+        ),
+        pytest.param({}, "", id="none"),
+    ],
+)
+def test_outside_kubernetes_series_name_the_machine_whose_engine_is_asked(env, host):
+    assert Settings.from_env(env).engine_host == host

@@ -35,10 +35,6 @@ class ToolkitNode:
         given = Settings(**{"restart_s": 20.0, **settings})  # type: ignore[arg-type]
         return Engine(given, host, self.root / given.journal.lstrip("/"))
 
-    async def restart_by_others(self) -> None:
-        await self.service.stop()
-        await self.service.start()
-
     async def install(self, **settings: object) -> Outcome:
         """What the daemon does when it starts: finish what was cut off, look, change."""
         engine = self.engine(**settings)

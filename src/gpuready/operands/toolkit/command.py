@@ -8,10 +8,12 @@ from collections.abc import Mapping
 
 import click
 
+from gpuready.errors import GPUReadyError
 from gpuready.node.root import Root
 from gpuready.operands.toolkit import dry_run
 from gpuready.operands.toolkit.engine import Engine, Look
 from gpuready.operands.toolkit.host_exec import Host
+from gpuready.operands.toolkit.one_toolkit import OneToolkit
 from gpuready.operands.toolkit.plan import Plan
 from gpuready.operands.toolkit.settings import Settings
 
@@ -30,8 +32,21 @@ def show(env: Mapping[str, str], output: str, *, uninstall: bool) -> int:
 
 
 def undo(env: Mapping[str, str]) -> int:
-    """Take everything of ours out of the runtime's configuration. raises GPUReadyError"""
-    outcome = asyncio.run(_engine(env).uninstall())
+    """Take everything of ours out of the runtime's configuration.
+
+    raises  GPUReadyError, also while the toolkit's daemon runs here: it would put all of it back at once
+    """
+    lock = OneToolkit(Root.from_env(env).host().resolve(Settings.from_env(env).pid_file))
+    if holder := lock.take():
+        raise GPUReadyError(
+            f"a toolkit runs on this node (process {holder})",
+            why="it would put back at once what is taken out",
+            next_step="set spec.toolkit.enabled: false in the ClusterPolicy: it then undoes its work itself",
+        )
+    try:
+        outcome = asyncio.run(_engine(env).uninstall())
+    finally:
+        lock.release()
     for change in outcome.changed:
         click.echo(f"restored {change.path}" if change.after is not None else f"removed {change.path}")
     if not outcome.changed:

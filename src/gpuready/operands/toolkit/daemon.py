@@ -7,13 +7,10 @@ at twice without a reason. A plain restart of its pod changes nothing on the nod
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import fcntl
 import hashlib
 import json
 import os
 import signal
-import stat
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -43,6 +40,7 @@ from gpuready.operands.toolkit.decision import (
 )
 from gpuready.operands.toolkit.engine import Engine, Look
 from gpuready.operands.toolkit.host_exec import Host
+from gpuready.operands.toolkit.one_toolkit import OneToolkit
 from gpuready.operands.toolkit.record import record_of
 from gpuready.operands.toolkit.settings import Settings
 from gpuready.operands.toolkit.specs import Specs
@@ -329,44 +327,6 @@ def _text_of(wish: Desired, key: str) -> str:
     """What the wish says in words; "" for anything else that may stand there."""
     value = (wish.config or {}).get(key)
     return value[:_LONGEST_TEXT] if isinstance(value, str) else ""
-
-
-class OneToolkit:
-    """The pid file of the toolkit, locked: the original's takes the same lock."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._descriptor = -1
-
-    def take(self) -> str:
-        """ "" when it is ours; else the process that holds it, as it says itself."""
-        if self._descriptor >= 0:
-            return ""
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(self._path, flags, 0o644)
-        except OSError:
-            return ""  # no place for a lock: there is no other toolkit either, it would need one
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            os.close(descriptor)
-            return ""  # nor where something else lies in its place
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            holder = os.read(descriptor, 32).decode(errors="replace").strip()
-            os.close(descriptor)
-            return holder or "unknown"
-        self._descriptor = descriptor
-        with contextlib.suppress(OSError):  # a full disk: the lock is ours all the same
-            os.ftruncate(descriptor, 0)
-            os.write(descriptor, f"{os.getpid()}\n".encode())
-        return ""
-
-    def release(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
 
 
 def digests_of(texts: Mapping[str, str]) -> dict[str, str]:

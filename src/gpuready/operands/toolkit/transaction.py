@@ -18,6 +18,8 @@ from gpuready.gpu.tree import Tree
 from gpuready.operands.toolkit import host_files, journal
 from gpuready.operands.toolkit.journal import Journal, Touched, touched_by
 from gpuready.operands.toolkit.plan import FileChange, Plan
+from gpuready.operands.toolkit.toml_file import ConfigFileError
+from gpuready.operands.toolkit.undo import undone
 
 Step = Callable[[str], None]
 
@@ -130,7 +132,7 @@ class Transaction:
             # One that is down cannot be told; whoever supervises it starts it with the old files.
             with contextlib.suppress(GPUReadyError):
                 await self._runtime.restart()
-            is_back = await self._runtime.wait_until_it_answers()
+            is_back = await self._runtime.wait_until_it_answers() and await self._has_forgotten()
         said = "; ".join(lacks)
         raise RolledBack(
             "the container runtime did not come back with its new configuration"
@@ -139,6 +141,13 @@ class Transaction:
             why=said,
             next_step="every file is as it was; read the runtime's log on this node (journalctl)",
         )
+
+    async def _has_forgotten(self) -> bool:
+        """One that comes back late has read the files of just now: it starts once more, with the old ones."""
+        with contextlib.suppress(GPUReadyError):
+            if not await self._runtime.knows() and await self._runtime.restart():
+                return await self._runtime.wait_until_it_answers()
+        return True
 
     def _undo(self, touched: Sequence[Touched]) -> None:
         put_back(self._host, touched)
@@ -149,11 +158,22 @@ class Transaction:
 
 
 def put_back(host: Tree, touched: Sequence[Touched]) -> None:
-    """Files that are still as we left them become what they were; others are somebody else's by now."""
+    """Files that are still as we left them become what they were; of others' only what is ours goes."""
     for each in reversed(touched):
         host_files.clean_up(host, each.path)
-        if each.before != each.after and host_files.read(host, each.path) == each.after:
-            host_files.replace(host, each.path, each.after, each.before)
+        there = host_files.read(host, each.path)
+        without = _without_us(each, there)
+        if without != there:
+            host_files.replace(host, each.path, there, without)
+
+
+def _without_us(touched: Touched, there: str | None) -> str | None:
+    if there == touched.before:
+        return there
+    try:
+        return undone(touched, there)
+    except ConfigFileError:
+        return there  # nobody can read it, and so no daemon starts with it: its writer will have to mend it
 
 
 def recover(host: Tree, book: Path) -> bool:

@@ -223,6 +223,21 @@ def test_what_the_administrator_changes_later_takes_effect(release, start):
     assert runtimes["nvidia"]["options"]["SystemdCgroup"] is True
 
 
+@pytest.mark.parametrize("release", ["1.7", "2.2"])
+def test_a_daemon_that_reads_specs_elsewhere_is_told_of_ours_and_is_asked_for_it(release, start):
+    """cdi_spec_dirs of an administrator who knew of /etc/cdi only: no name of ours would resolve."""
+    elsewhere = (
+        f'[plugins."{cri(release)}"]\n  restrict_oom_score_adj = true\n  cdi_spec_dirs = ["/etc/cdi"]\n'
+    )
+    daemon = start(release, elsewhere)
+    assert "no CDI spec of /var/run/cdi (cdi_spec_dirs = ['/etc/cdi'])" in look(daemon).lacks
+
+    install(daemon)
+
+    assert daemon.wait().config["cdiSpecDirs"] == ["/etc/cdi", "/var/run/cdi"]
+    assert look(daemon).is_whole
+
+
 def test_a_daemon_that_does_not_come_back_gets_its_old_files_back(start):
     """Its CRI plugin fails over a handler's program only when it starts: no dump can tell."""
     daemon = start("1.7", administrators("1.7"))

@@ -43,20 +43,32 @@ def find_object(path: Path, shape: Shape) -> dict[str, Any] | None:
     return row if isinstance(row, dict) else None
 
 
-def write_atomic(path: Path, content: bytes, mode: int | None = None) -> None:
+def write_atomic(path: Path, content: bytes, mode: int | None = None, *, durable: bool = False) -> None:
     """Replace `path` in one step; its directory is made if it is missing.
 
     mode    of the new file; None keeps the mode of the file at `path`, 0644 for a new one
+    durable  it is on the disk, and not only in the kernel's memory, before this returns
     raises  OSError; the old file is then untouched and nothing is left beside it
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        _write(temporary, content, _mode_of(path) if mode is None else mode)
+        _write(temporary, content, _mode_of(path) if mode is None else mode, durable=durable)
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+    if durable:
+        sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """The names in it are on the disk then: a file that was renamed is there after a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def write_if_changed(path: Path, content: bytes, mode: int | None = None) -> bool:
@@ -70,11 +82,14 @@ def write_if_changed(path: Path, content: bytes, mode: int | None = None) -> boo
     return True
 
 
-def _write(path: Path, content: bytes, mode: int) -> None:
+def _write(path: Path, content: bytes, mode: int, *, durable: bool) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with open(descriptor, "wb") as file:
         os.fchmod(descriptor, mode)  # before the rename: no moment with another mode
         file.write(content)
+        if durable:
+            file.flush()
+            os.fsync(descriptor)
 
 
 def _mode_of(path: Path) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gpuready.gpu.tree import Tree
-from gpuready.node.files import read_regular
+from gpuready.node.files import read_regular, sync_folder
 from gpuready.operands.toolkit.containerd.merge import imported
 from gpuready.operands.toolkit.toml_file import ConfigFileError, parse
 
@@ -102,7 +102,7 @@ def replace(host: Tree, path: str, expected: str | None, text: str | None) -> No
     try:
         if text is None:
             target.unlink(missing_ok=True)
-            _sync(target.parent)
+            sync_folder(target.parent)
         else:
             _write(target, text.encode())
     except OSError as exc:
@@ -164,7 +164,7 @@ def _write_by_way_of(temporary: Path, target: Path, content: bytes) -> None:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
-    _sync(target.parent)
+    sync_folder(target.parent)
 
 
 def _like(target: Path, descriptor: int) -> None:
@@ -179,11 +179,3 @@ def _like(target: Path, descriptor: int) -> None:
     os.fchmod(descriptor, stat.S_IMODE(before.st_mode))
     with contextlib.suppress(OSError):
         os.setxattr(descriptor, _LABEL, os.getxattr(target, _LABEL))
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

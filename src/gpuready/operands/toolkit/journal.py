@@ -116,7 +116,7 @@ def write(path: Path, journal: Journal) -> None:
     content = json.dumps(row, indent=1, ensure_ascii=False).encode()
     if len(content) > MOST_BYTES:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
-    write_atomic(path, content, mode=0o600)
+    write_atomic(path, content, mode=0o600, durable=True)
 
 
 def _after(old: Touched | None, new: Touched) -> Touched:

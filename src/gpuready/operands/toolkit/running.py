@@ -17,6 +17,7 @@ from gpuready.operands.toolkit.plan import Wanted
 class Running:
     """handlers  name -> program behind it, "" = it does not say which
     cdi       it injects CDI devices; None = it does not say
+    spec_dirs where it looks for their specs; None = it does not say
     """
 
     name: str
@@ -24,6 +25,7 @@ class Running:
     handlers: Mapping[str, str] = field(default_factory=dict)
     default: str = ""
     cdi: bool | None = None
+    spec_dirs: tuple[str, ...] | None = None
 
 
 def running_of(answer: RuntimeAnswer) -> Running:
@@ -31,13 +33,14 @@ def running_of(answer: RuntimeAnswer) -> Running:
     containerd = _object(answer.config.get("containerd"))
     tables = _object(containerd.get("runtimes"))
     handlers = {name: _binary_of(table) for name, table in sorted(tables.items())}
-    cdi = answer.config.get("enableCDI")
+    cdi, spec_dirs = answer.config.get("enableCDI"), answer.config.get("cdiSpecDirs")
     return Running(
         answer.name,
         answer.version,
         handlers or dict.fromkeys(answer.handlers, ""),
         str(containerd.get("defaultRuntimeName") or ""),
         cdi if isinstance(cdi, bool) else None,
+        tuple(map(str, spec_dirs)) if isinstance(spec_dirs, list) else None,
     )
 
 
@@ -52,11 +55,19 @@ def _missing(running: Running, wanted: Wanted) -> Iterator[str]:
         if binary is None:
             yield f'no runtime handler "{handler}"'
         elif binary and binary != wanted.binary:
-            yield f'handler "{handler}" runs {binary}, not {wanted.binary}'
+            yield f'handler "{handler}" running {binary}, not {wanted.binary}'
     if wanted.cdi and running.cdi is False:
-        yield "CDI is not enabled"
+        yield "CDI switched off (enable_cdi = false)"
+    if wanted.cdi and running.spec_dirs is not None and not _reads(running.spec_dirs, wanted.spec_dir):
+        yield f"no CDI spec of {wanted.spec_dir} (cdi_spec_dirs = {list(running.spec_dirs)})"
     if wanted.as_default and running.default and running.default != wanted.handlers[0]:
-        yield f'the default runtime is "{running.default}", not "{wanted.handlers[0]}"'
+        yield f'"{running.default}" for its default runtime, not "{wanted.handlers[0]}"'
+
+
+def _reads(folders: tuple[str, ...], folder: str) -> bool:
+    """/var/run is a link to /run."""
+    same = {folder, folder.removeprefix("/var")}
+    return any(each.rstrip("/") in same for each in folders)
 
 
 def _object(value: Any) -> Mapping[str, Any]:

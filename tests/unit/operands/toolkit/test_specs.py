@@ -6,8 +6,12 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from tests.unit.gpu.cdi.trees import driver_tree
 
+from gpuready.chain.driver import NvmlAnswer, Probe
+from gpuready.node.cdi import watch
 from gpuready.node.cdi.files import Outcome
+from gpuready.node.links.driver import Answer, NvmlChild
 from gpuready.node.root import Root
 from gpuready.operands.toolkit import specs as module
 from gpuready.operands.toolkit.settings import Settings
@@ -53,3 +57,47 @@ async def test_who_cannot_follow_the_specs_says_so_and_tries_again(
     assert told[0][0].startswith("the CDI specs are not followed: ")
     assert said in told[0][0]
     assert told[1] == ()
+
+
+class NoGpu(NvmlChild):
+    async def ask(self, driver_root: Path, kernel_root: Path) -> Answer:
+        return Answer(NvmlAnswer(Probe.FAILED, text="no answer"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "place"),
+    [
+        pytest.param(Settings(), "/run/nvidia/driver", id="where the driver's container puts it"),
+        pytest.param(Settings(driver_install_dir="/opt/drv"), "/opt/drv", id="where the policy says"),
+        pytest.param(Settings(driver_root="/opt/own"), "/opt/own", id="where the administrator says"),
+    ],
+)
+async def test_the_specs_name_the_driver_where_the_settings_put_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Settings, place: str
+) -> None:
+    monkeypatch.setattr(watch, "NvmlChild", NoGpu)
+    driver_tree(tmp_path / place.lstrip("/"), gpus=1)
+    (tmp_path / "run").mkdir(exist_ok=True)
+    (tmp_path / "var").mkdir()
+    (tmp_path / "var/run").symlink_to("/run")
+    specs = Specs(settings, Root(tmp_path))
+
+    specs.keep()
+    written = tmp_path / "run/cdi/management.nvidia.com-gpu.yaml"
+    async with asyncio.timeout(30):
+        while not written.exists():
+            await asyncio.sleep(0.01)
+    text = written.read_text()
+    await specs.remove()
+
+    assert f'"hostPath": "{place}/' in text
+    assert not written.exists()
+
+
+def test_hook_and_libraries_of_the_settings_reach_the_keeper(tmp_path: Path) -> None:
+    given = Settings(install_dir="/opt/nvidia", library_dirs=("/opt/lib",), driver_install_dir="/opt/drv")
+
+    wanted = Specs(given, Root(tmp_path))._keeper._settings
+
+    assert wanted.hooks[0] == "/opt/nvidia/toolkit/nvidia-cdi-hook"
+    assert (wanted.library_dirs, wanted.install_dir) == (("/opt/lib",), "/opt/drv")

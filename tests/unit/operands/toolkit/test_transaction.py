@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -166,6 +167,26 @@ async def test_what_a_colleague_has_broken_meanwhile_is_left_to_him(node: Node) 
 
     assert node.config.read_text() == "[broken\n"
     assert journal.find(node.book).pending == ()
+
+
+async def test_the_journal_is_on_the_disk_before_the_first_file_is_touched(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a power cut nobody could undo what no journal tells of."""
+    synced: list[str] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    at_first: list[list[str]] = []
+    await node.change(Daemon(node.tree), journalled=lambda: at_first.append(list(synced)))
+
+    file, folder = at_first[0]
+    assert "journal.json" in file
+    assert folder == str(node.book.parent)
 
 
 def link_to(node: Node, text: str) -> Path:

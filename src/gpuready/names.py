@@ -74,6 +74,7 @@ PLUGIN_CDI_KIND = "k8s.device-plugin.nvidia.com/gpu"
 GPU_CDI_KIND = "nvidia.com/gpu"
 MANAGEMENT_CDI_KIND = "management.nvidia.com/gpu"
 IMEX_CLASS = "imex-channel"
+PLUGIN_CDI_CLASSES = ("gds", "mofed", "gdrcopy", IMEX_CLASS)  # beside GPUs, each with a file of its own
 CDI_DIRS = ("/etc/cdi", "/var/run/cdi")  # the administrator's, the programs': of one name the later counts
 GPU_CDI_FILE = "/var/run/cdi/nvidia.com-gpu.json"
 MANAGEMENT_CDI_FILE = "/var/run/cdi/management.nvidia.com-gpu.yaml"

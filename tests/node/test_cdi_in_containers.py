@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -28,6 +29,35 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CdiNode]:
     assert written.returncode == 0, written.stderr
     yield built
     built.close()
+
+
+# The device plugin's own classes, by its own code, on the node.
+_BESIDE = """
+from pathlib import Path
+from gpuready.gpu.tree import Tree
+from gpuready.operands.device_plugin.beside import refresh_beside
+from gpuready.operands.device_plugin.config import Effective
+asked = Effective(gds=True, mofed=True, gdrcopy=True, imex_channels=(0,))
+print(" ".join(refresh_beside(Tree(Path("/")), Path("/var/run/cdi"), asked, "/", cdi=True).cdi))
+"""
+BESIDE = {
+    "/dev/nvidia-fs0": "240, 0",
+    "/dev/gdrdrv": "241, 0",
+    "/dev/infiniband/uverbs0": "231, 192",
+    "/dev/infiniband/rdma_cm": "10, 122",
+    "/dev/nvidia-caps-imex-channels/channel0": "242, 0",
+}
+
+
+@pytest.fixture(scope="module")
+def beside(node: CdiNode) -> Iterator[tuple[str, ...]]:
+    """Their names; the nodes go with them, for the other tests' `all` has every node."""
+    for path, numbers in BESIDE.items():
+        node.run("sh", "-c", f"mkdir -p $(dirname {path}) && mknod {path} c {numbers.replace(',', '')}")
+    named = node.run(sys.executable, "-c", _BESIDE)
+    assert named.returncode == 0, named.stderr
+    yield tuple(named.stdout.split())
+    node.run("sh", "-c", f"rm -f {' '.join(BESIDE)} /var/run/cdi/k8s.device-plugin.nvidia.com-*")
 
 
 @pytest.fixture(scope="module", params=ENGINES)
@@ -110,6 +140,18 @@ def test_a_name_that_a_runtime_only_calls_unresolvable_is_explained(node: CdiNod
     assert "unresolvable CDI devices" in done.stderr
     assert "nvidia.com/gpu=7" in done.stderr
     assert "index 7 does not exist, 2 GPUs present" in why.stdout
+
+
+def test_storage_rdma_gdrcopy_and_imex_channels_come_by_the_device_plugins_names(
+    beside: tuple[str, ...], engine: Engine
+) -> None:
+    vendor = "k8s.device-plugin.nvidia.com"
+    assert set(beside) == {f"{vendor}/{x}" for x in ("gds=all", "mofed=all", "gdrcopy=all", "imex-channel=0")}
+    script = f"ls -l {' '.join(BESIDE)}"
+    done = engine.start("/bin/sh", "-c", script, devices=beside)
+
+    rows = [line.split() for line in done.stdout.splitlines() if line.startswith("c")]
+    assert {row[-1]: f"{row[4]} {row[5]}" for row in rows} == BESIDE, done.stdout + done.stderr
 
 
 def test_every_installed_spec_is_whole(node: CdiNode) -> None:

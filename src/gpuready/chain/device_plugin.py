@@ -77,6 +77,7 @@ class PluginRecord:
     config_error: Problem | None = None
     problem: Problem | None = None
     cdi_driver_version: str = ""
+    absent: tuple[str, ...] = ()
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Self:
@@ -92,6 +93,7 @@ class PluginRecord:
             config_error=Problem.from_json(config.get("error")),
             problem=Problem.from_json(row.get("problem")),
             cdi_driver_version=str((row.get("cdi") or {}).get("driverVersion") or ""),
+            absent=tuple(str(each) for each in row.get("absent") or ()),
         )
 
 
@@ -339,7 +341,18 @@ def _offered(facts: PluginFacts) -> Verdict:
         return _on_last_good(record, error)
     if facts.desired and facts.desired.refused:
         return _as_before(record, facts.desired.refused)
+    if record.absent:
+        return _without_what_was_asked(record)
     return _verdict(State.OK, "Registered", _told(record.resources))
+
+
+def _without_what_was_asked(record: PluginRecord) -> Verdict:
+    """GPUs work; GPUDirect Storage, GDRCopy or an IMEX channel is wanted and not on this node."""
+    said = f"{_told(record.resources)}; containers start without {' and '.join(record.absent)}"
+    step = (
+        "load the kernel module that makes the nodes, or take the wish out of the policy (gds, gdrcopy, imex)"
+    )
+    return _verdict(State.DEGRADED, "DeviceClassAbsent", said, next_step=step)
 
 
 def _unhealthy(record: PluginRecord, unhealthy: Sequence[DeviceHealth], state: State, reason: str) -> Verdict:

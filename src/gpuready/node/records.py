@@ -35,6 +35,7 @@ PLUGIN_RECORD = {
     "problem": _PROBLEM,
     "cdi": {"driverVersion": str},
     "strategies": [str],
+    "absent": [str],
     "allocations": {"count": int, "repeated": [Needed(_REPEATED, ("resource", "ids", "time"))]},
 }
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from gpuready import names
 from gpuready.gpu.cdi.capabilities import Capabilities
-from gpuready.gpu.cdi.kinds import STYLES, Generated, gpu_spec, management_spec, other_specs
+from gpuready.gpu.cdi.kinds import STYLES, VENDOR, Generated, gpu_spec, management_spec, other_specs
 from gpuready.gpu.cdi.model import DeviceNode, DriverScan, Spec, host_paths
 from gpuready.gpu.cdi.qualified import Style
 from gpuready.gpu.cdi.scan import Nodes, missing_paths, scan_driver
@@ -101,7 +101,7 @@ def build(
     }
     found = [_checked(place.host, kind, each) for kind, each in generated.items()]
     return found + [
-        _checked(place.host, spec["kind"], Generated(spec)) for spec in _others(place.host, nodes)
+        _checked(place.host, spec["kind"], Generated(spec)) for spec in class_specs(place.host, nodes)
     ]
 
 
@@ -156,7 +156,8 @@ def _capability_nodes(
     return found
 
 
-def _others(host: Tree, nodes: Nodes) -> list[Spec]:
+def class_specs(host: Tree, nodes: Nodes, vendor: str = VENDOR) -> list[Spec]:
+    """One for each class beside GPUs whose device nodes are here: gds, gdrcopy, mofed, imex-channel."""
     found = {
         class_: [node for folder, pattern in places for node in nodes.below(folder, pattern)]
         for class_, places in _NODES_OF_CLASS.items()
@@ -164,7 +165,7 @@ def _others(host: Tree, nodes: Nodes) -> list[Spec]:
     files = {
         class_: [path for path in paths if host.exists(path)] for class_, paths in _FILES_OF_CLASS.items()
     }
-    return other_specs(found, files)
+    return other_specs(found, files, vendor)
 
 
 def _checked(host: Tree, kind: str, generated: Generated) -> Built:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gpuready import names
 from gpuready.errors import AllocationError
@@ -29,12 +29,31 @@ CONTAINER_DEVICES_DIR = "/var/run/nvidia-container-devices"
 
 
 @dataclass(frozen=True)
+class Beside:
+    """classes   of which a container is told
+    cdi       their CDI names; channels are named by their number
+    channels  IMEX channels that are there
+    absent    what was asked for in so many words and is not here, one phrase each
+    refusal   why no container may start: a channel that is required is not here
+    error     a spec could not be written
+    """
+
+    classes: tuple[str, ...] = ()
+    cdi: tuple[str, ...] = ()
+    channels: tuple[int, ...] = ()
+    absent: tuple[str, ...] = ()
+    refusal: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True)
 class Rules:
     """How to answer.
 
     strategies     device list strategies, in order
     one_each       shared devices: refuse a container that asks for more than one
     device_specs   path -> host path of the nodes to pass; None = do not pass any
+    beside         what each container gets beside its GPUs
     """
 
     strategies: tuple[str, ...] = DEFAULT_LIST_STRATEGY
@@ -42,6 +61,7 @@ class Rules:
     annotation_prefix: str = DEFAULT_ANNOTATION_PREFIX
     one_each: bool = False
     device_specs: Mapping[str, str] | None = None
+    beside: Beside = field(default_factory=Beside)
 
 
 @dataclass(frozen=True)
@@ -67,6 +87,12 @@ def allocate(
     _refuse_unknown(asked, resource, targets)
     if rules.one_each:
         _refuse_more_than_one(asked, resource)
+    if rules.beside.refusal:
+        raise AllocationError(
+            rules.beside.refusal,
+            why="imex.required is set",
+            next_step="create the channel (module parameter NVreg_CreateImexChannel0), or set it to false",
+        )
     chosen = [targets[asked_id] for asked_id in _first_of_each_device(asked)]
     ids = _names_of(chosen, rules.id_strategy)
     return ContainerAnswer(
@@ -74,7 +100,7 @@ def allocate(
         mounts=_mounts(ids, rules),
         devices=_device_nodes(chosen, rules),
         annotations=_annotations(ids, rules),
-        cdi_devices=_cdi_names(ids) if CDI_CRI in rules.strategies else (),
+        cdi_devices=_cdi_names(ids, rules) if CDI_CRI in rules.strategies else (),
     )
 
 
@@ -123,30 +149,34 @@ def _names_of(chosen: Sequence[Target], id_strategy: str) -> list[str]:
 
 def _envs(ids: Sequence[str], rules: Rules) -> dict[str, str]:
     """With both strategies the volume mounts win, as they are told last."""
+    told = {f"NVIDIA_{class_.upper()}": "enabled" for class_ in rules.beside.classes}
+    if ENVVAR in rules.strategies and rules.beside.channels:
+        told["NVIDIA_IMEX_CHANNELS"] = ",".join(map(str, rules.beside.channels))
     if VOLUME_MOUNTS in rules.strategies:
-        return {VISIBLE_DEVICES: CONTAINER_DEVICES_DIR}
+        return {**told, VISIBLE_DEVICES: CONTAINER_DEVICES_DIR}
     if ENVVAR in rules.strategies:
-        return {VISIBLE_DEVICES: ",".join(ids)}
-    return {}
+        return {**told, VISIBLE_DEVICES: ",".join(ids)}
+    return told
 
 
 def _mounts(ids: Sequence[str], rules: Rules) -> tuple[Mount, ...]:
     if VOLUME_MOUNTS not in rules.strategies:
         return ()
-    return tuple(Mount(f"{CONTAINER_DEVICES_DIR}/{device_id}", "/dev/null") for device_id in ids)
+    asked = [*ids, *(f"imex/{number}" for number in rules.beside.channels)]
+    return tuple(Mount(f"{CONTAINER_DEVICES_DIR}/{name}", "/dev/null") for name in asked)
 
 
 def _annotations(ids: Sequence[str], rules: Rules) -> dict[str, str]:
     """The key must differ between answers for one container; a digest of the names is stable, too."""
     if CDI_ANNOTATIONS not in rules.strategies or not ids:
         return {}
-    value = ",".join(_cdi_names(ids))
+    value = ",".join(_cdi_names(ids, rules))
     digest = hashlib.sha256(value.encode()).hexdigest()[:32]
     return {f"{rules.annotation_prefix}nvidia-device-plugin_{digest}": value}
 
 
-def _cdi_names(ids: Sequence[str]) -> tuple[str, ...]:
-    return tuple(f"{names.PLUGIN_CDI_KIND}={device_id}" for device_id in ids)
+def _cdi_names(ids: Sequence[str], rules: Rules) -> tuple[str, ...]:
+    return (*(f"{names.PLUGIN_CDI_KIND}={device_id}" for device_id in ids), *rules.beside.cdi)
 
 
 def _device_nodes(chosen: Sequence[Target], rules: Rules) -> tuple[DeviceNode, ...]:
@@ -156,6 +186,7 @@ def _device_nodes(chosen: Sequence[Target], rules: Rules) -> tuple[DeviceNode, .
         return ()
     paths = [path for path in _CONTROL_NODES if path in rules.device_specs]
     paths += [f"/dev/nvidia{target.minor}" for target in chosen]
+    paths += [f"/dev/nvidia-caps-imex-channels/channel{number}" for number in rules.beside.channels]
     return tuple(DeviceNode(path, rules.device_specs.get(path, path)) for path in paths)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gpuready.gpu.cdi.model import DriverScan, host_paths
@@ -13,7 +13,8 @@ from gpuready.gpu.cdi.scan import missing_paths, scan_driver
 from gpuready.gpu.inventory import GPU
 from gpuready.gpu.tree import Tree
 from gpuready.node.files import write_if_changed
-from gpuready.operands.device_plugin.allocation import needs_cdi
+from gpuready.operands.device_plugin.allocation import Beside, needs_cdi
+from gpuready.operands.device_plugin.beside import refresh_beside
 from gpuready.operands.device_plugin.config import Effective
 from gpuready.operands.device_plugin.desired import digest_of
 from gpuready.operands.device_plugin.settings import INDEX
@@ -28,6 +29,7 @@ class Written:
     without  uuids whose device node does not exist: not in the spec, so that they spoil it for nobody
     missing  host paths for want of which nothing was written
     nodes    path -> host path, for those who pass device nodes
+    beside   what containers get beside their GPUs
     """
 
     path: str = ""
@@ -37,6 +39,7 @@ class Written:
     missing: tuple[str, ...] = ()
     error: str = ""
     nodes: tuple[tuple[str, str], ...] = ()
+    beside: Beside = field(default_factory=Beside)
 
     def to_json(self) -> dict[str, str] | None:
         if not self.digest:
@@ -56,7 +59,19 @@ class Place:
 
 
 def refresh(place: Place, gpus: Sequence[GPU], effective: Effective) -> Written:
-    """Bring the file up to date; writes only what differs, and nothing that would stop a container."""
+    """Bring the files up to date; writes only what differs, and nothing that would stop a container."""
+    written, cdi = _refresh_gpus(place, gpus, effective), needs_cdi(effective.strategies)
+    dev_root = effective.dev_root or _dev_root_of(written)
+    beside = refresh_beside(place.host, place.file.parent, effective, dev_root, cdi=cdi)
+    return replace(written, beside=beside, error=written.error or beside.error)
+
+
+def _dev_root_of(written: Written) -> str:
+    """Where the scan found the nodes of the GPUs."""
+    return next((real.removesuffix(path) or "/" for path, real in written.nodes), "/")
+
+
+def _refresh_gpus(place: Place, gpus: Sequence[GPU], effective: Effective) -> Written:
     if not needs_cdi(effective.strategies) and (error := _remove(place)):
         return Written(error=error)
     if not (needs_cdi(effective.strategies) or effective.pass_device_specs):

@@ -27,7 +27,7 @@ from gpuready.operands.device_plugin.settings import (
 
 @dataclass(frozen=True)
 class Effective:
-    """What the daemon does now; `driver_root` None means: find out."""
+    """What the daemon does now; `driver_root`, `gds`, `gdrcopy` and `mofed` None mean: find out."""
 
     mig_strategy: str = "none"
     fail_on_init_error: bool = True
@@ -41,6 +41,11 @@ class Effective:
     replicas: int = 1
     rename_by_default: bool = False
     one_each: bool = False
+    gds: bool | None = None
+    gdrcopy: bool | None = None
+    mofed: bool | None = None
+    imex_channels: tuple[int, ...] = ()
+    imex_required: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,7 +84,7 @@ def effective_of(settings: Settings, config: Mapping[str, Any]) -> Effective:
     _check_version(config)
     flags = _mapping(config, "flags")
     plugin = _mapping(flags, "plugin")
-    sharing = _sharing_of(_mapping(config, "sharing"))
+    sharing, imex = _sharing_of(_mapping(config, "sharing")), _mapping(config, "imex")
     return Effective(
         mig_strategy=_word(_pick(settings.mig_strategy, flags.get("migStrategy"), "none"), MIG_STRATEGIES),
         fail_on_init_error=bool(_pick(settings.fail_on_init_error, flags.get("failOnInitError"), True)),
@@ -97,7 +102,20 @@ def effective_of(settings: Settings, config: Mapping[str, Any]) -> Effective:
         replicas=sharing.replicas,
         rename_by_default=sharing.rename_by_default,
         one_each=sharing.one_each,
+        gds=_pick(settings.gds, flags.get("gdsEnabled"), None),
+        gdrcopy=_pick(settings.gdrcopy, flags.get("gdrcopyEnabled"), None),
+        mofed=_pick(settings.mofed, flags.get("mofedEnabled"), None),
+        imex_channels=_channels(_pick(settings.imex_channels, imex.get("channelIDs"), None)),
+        imex_required=bool(_pick(settings.imex_required, imex.get("required"), False)),
     )
+
+
+def _channels(value: Any) -> tuple[int, ...]:
+    """Source: k8s-device-plugin v0.19.3, api/config/v1/imex.go: none, or channel 0."""
+    channels = [str(each) for each in value or ()]
+    if channels not in ([], ["0"]):
+        raise PolicyError(f"imex.channelIDs: {value!r}", why="allowed are [] and [0]")
+    return tuple(int(each) for each in channels)
 
 
 @dataclass(frozen=True)

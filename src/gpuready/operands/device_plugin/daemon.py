@@ -32,6 +32,7 @@ from gpuready.node.kubelet.plugins import Plugins
 from gpuready.node.root import Root, boot_id
 from gpuready.node.running_runtime import RuntimeWatch
 from gpuready.operands.device_plugin import desired, fleet
+from gpuready.operands.device_plugin.beside import watched_nodes
 from gpuready.operands.device_plugin.cdi_file import Place, Written, refresh
 from gpuready.operands.device_plugin.config import Chosen, Effective
 from gpuready.operands.device_plugin.fleet import Fleet
@@ -226,7 +227,8 @@ class Daemon:
             nodes = dict(self._written.nodes)
             usable = self._support(self._chosen.effective).usable
             effective, note = replace(self._chosen.effective, strategies=usable), self._ledger.note
-            self._plugins.set(offers_of(plan.resources, effective, self._topology, nodes, note))
+            beside = self._written.beside
+            self._plugins.set(offers_of(plan.resources, effective, self._topology, nodes, note, beside))
 
     def _say(self, problem: Problem | None) -> None:
         """One line when what we wait for, or suffer from, changes."""
@@ -367,6 +369,7 @@ class Daemon:
             registered=self._is_registered() and not stopped,
             registration_problem="the plugin has been stopped" if stopped else why,
             cdi=self._written.to_json(),
+            absent=self._written.beside.absent,
             allocations=self._ledger.to_json(),
         )
         self._recorder.write(record, at_once=stopped)
@@ -424,6 +427,7 @@ class Daemon:
             *driver.watched_paths(self._host, self._wanted_root()),
             *(self._host.base / f"dev/nvidia{card.minor}" for card in self._fleet.cards.values()),
             self._root.join(self._settings.cdi_file),
+            *watched_nodes(self._host),
         ]
 
     def _pace(self) -> Pace:

@@ -8,7 +8,7 @@ from functools import partial
 from gpuready.gpu.inventory import Inventory
 from gpuready.gpu.topology.preferred import Topology, distributed
 from gpuready.node.kubelet.model import ContainerAnswer, Offer
-from gpuready.operands.device_plugin.allocation import Rules, allocate
+from gpuready.operands.device_plugin.allocation import Beside, Rules, allocate
 from gpuready.operands.device_plugin.config import Effective
 from gpuready.operands.device_plugin.resources import Resource
 
@@ -21,13 +21,18 @@ def offers_of(
     topology: Topology,
     nodes: Mapping[str, str],
     note: Note = lambda resource, ids: None,
+    beside: Beside | None = None,
 ) -> dict[str, Offer]:
     """By resource name.
 
     nodes  path -> host path of the device nodes that exist
     note   hears (resource, ids) of each container that got devices, inside the call: it must be quick
+    beside what each container gets beside its GPUs
     """
-    return {resource.name: _offer(resource, effective, topology, nodes, note) for resource in resources}
+    given = beside or Beside()
+    return {
+        resource.name: _offer(resource, effective, topology, nodes, note, given) for resource in resources
+    }
 
 
 def topology_of(inventory: Inventory) -> Topology:
@@ -35,7 +40,12 @@ def topology_of(inventory: Inventory) -> Topology:
 
 
 def _offer(
-    resource: Resource, effective: Effective, topology: Topology, nodes: Mapping[str, str], note: Note
+    resource: Resource,
+    effective: Effective,
+    topology: Topology,
+    nodes: Mapping[str, str],
+    note: Note,
+    beside: Beside,
 ) -> Offer:
     rules = Rules(
         strategies=effective.strategies,
@@ -43,6 +53,7 @@ def _offer(
         annotation_prefix=effective.annotation_prefix,
         one_each=effective.one_each and resource.is_shared,
         device_specs=nodes if effective.pass_device_specs else None,
+        beside=beside,
     )
 
     def answer(asked: Sequence[str]) -> ContainerAnswer:

@@ -24,6 +24,7 @@ def record_of(
     registered: bool,
     registration_problem: str = "",
     cdi: Mapping[str, str] | None = None,
+    absent: Sequence[str] = (),
     allocations: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Everything but pid, bootId and time, which say who wrote it and when: see `stamped`."""
@@ -38,6 +39,7 @@ def record_of(
         "driver": {"module": facts.module, "library": facts.library},
         "problem": problem.to_json() if problem else None,
         "cdi": dict(cdi) if cdi else None,
+        "absent": list(absent),
         "strategies": list(facts.chosen.effective.strategies) if facts.chosen.effective else [],
         "allocations": dict(allocations or {}),
     }

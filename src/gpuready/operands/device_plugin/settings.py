@@ -32,6 +32,8 @@ class Settings:
     fail_on_init_error is read and has no effect: without a driver the daemon always waits and says why
     driver_root        "/" or the driver container's directory, as the host names it; None finds out
     device_list_strategy  how a container learns of its GPUs, in order
+    gds, gdrcopy, mofed   what containers get beside their GPUs; None = where the kernel's module is loaded
+    imex_channels      likewise; only channel 0 is known
     config_file        a configuration (YAML or JSON); not read when `desired_dir` is set
     gates_dir, desired_dir  "" = there is no node agent: wait for nothing
     inforom            a GPU with a corrupted infoROM is handed out and flagged ("flag"), or unhealthy
@@ -48,6 +50,11 @@ class Settings:
     pass_device_specs: bool | None = None
     cdi_annotation_prefix: str | None = None
     cdi_hook_path: str | None = None
+    gds: bool | None = None
+    gdrcopy: bool | None = None
+    mofed: bool | None = None
+    imex_channels: tuple[str, ...] | None = None
+    imex_required: bool | None = None
     config_file: str = ""
     kubelet_socket: str = f"{names.PLUGIN_DIR}/{names.KUBELET_SOCKET}"
     cdi_file: str = names.PLUGIN_CDI_FILE
@@ -96,6 +103,11 @@ _ENV = {
     "pass_device_specs": "PASS_DEVICE_SPECS",
     "cdi_annotation_prefix": "CDI_ANNOTATION_PREFIX",
     "cdi_hook_path": "NVIDIA_CDI_HOOK_PATH",
+    "gds": "GDS_ENABLED",
+    "gdrcopy": "GDRCOPY_ENABLED",
+    "mofed": "MOFED_ENABLED",
+    "imex_channels": "IMEX_CHANNEL_IDS",
+    "imex_required": "IMEX_REQUIRED",
     "config_file": "CONFIG_FILE",
     "kubelet_socket": "KUBELET_SOCKET",
     "cdi_file": "GPUREADY_CDI_FILE",
@@ -118,6 +130,11 @@ _KINDS: dict[str, type] = {
     "fail_on_init_error": bool,
     "pass_device_specs": bool,
     "device_list_strategy": tuple,
+    "gds": bool,
+    "gdrcopy": bool,
+    "mofed": bool,
+    "imex_channels": tuple,
+    "imex_required": bool,
     "health_port": int,
     "clean_probes": int,
     "probe_s": float,
@@ -128,6 +145,7 @@ _WORDS = {
     "mig_strategy": MIG_STRATEGIES,
     "device_list_strategy": LIST_STRATEGIES,
     "device_id_strategy": ID_STRATEGIES,
+    "imex_channels": ("0",),
     "inforom": (FLAG_INFOROM, EXCLUDE_INFOROM),
 }
 

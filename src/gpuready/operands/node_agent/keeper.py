@@ -73,7 +73,8 @@ class Keeper:
         """Take away what the device plugin left: its records and its CDI spec."""
         if self._where.cdi_file.exists() or self._where.records_dir.exists():
             self._log.info("node cleaned", reason="uninstall")
-        self._where.cdi_file.unlink(missing_ok=True)
+        for file in self._where.cdi_files:
+            file.unlink(missing_ok=True)
         shutil.rmtree(self._where.records_dir, ignore_errors=True)
 
     def _keep_gate(self, view: View, judgement: Judgement, link: Link, gate: str, now: str) -> None:

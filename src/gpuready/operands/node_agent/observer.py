@@ -52,6 +52,21 @@ class Settling:
         return self._since + self.after_s
 
 
+@dataclass
+class SettledSpecs:
+    """The CDI specs as they have been for a while: one that goes is back before anybody need hear of it."""
+
+    settling: Settling
+    _told: SpecFacts | None = None
+
+    def take(self, found: SpecFacts, now: float) -> SpecFacts:
+        """What counts now. The first look counts at once: a restarted agent does not forget a trouble."""
+        is_settled = self.settling.is_settled(problems_of(found), now)
+        if is_settled or self._told is None:
+            self._told = found
+        return self._told
+
+
 class Observer:
     def __init__(
         self,
@@ -74,8 +89,7 @@ class Observer:
         self._kernel = self._kernel_look.stamp()
         self._settling = Settling(settings.settle_s)
         self._spec_look = SpecLook(self._host, self.records_dir)
-        self._specs: SpecFacts | None = None
-        self._specs_settling = Settling(SPECS_SETTLE_S)
+        self._specs = SettledSpecs(Settling(SPECS_SETTLE_S))
         self._known_of_devices: Any = None
 
     # --- where things are --------------------------------------------------------------------------------
@@ -99,6 +113,13 @@ class Observer:
     @property
     def cdi_file(self) -> Path:
         return self._root.join(names.PLUGIN_CDI_FILE)
+
+    @property
+    def cdi_files(self) -> list[Path]:
+        """All specs of the device plugin: GPUs, and what comes beside them."""
+        vendor = names.PLUGIN_CDI_KIND.partition("/")[0]
+        classes = [self.cdi_file.with_name(f"{vendor}-{each}.json") for each in names.PLUGIN_CDI_CLASSES]
+        return [self.cdi_file, *classes]
 
     @property
     def toolkit_journal(self) -> Path:
@@ -163,7 +184,7 @@ class Observer:
             operands=operand_records.find_rows(self.records_dir, self.boot_id),
             toolkit=toolkit_files.find_record_row(self.records_dir, self.boot_id),
             toolkit_gate=toolkit_files.has_gate(self.gates_dir),
-            specs=self._settled_specs(),
+            specs=self._specs.take(self._spec_look.look(), self._clock()),
             toolkit_installed=self.toolkit_journal.exists(),
             settled=self._settling.is_settled(stamp, self._clock()),
             label_source=source_of(self._settings.label_source, node.metadata.annotations if node else {}),
@@ -178,17 +199,9 @@ class Observer:
     @property
     def due_at(self) -> float:
         """When another look is worthwhile although nothing has happened."""
-        settling = (self._settling.due_at, self._specs_settling.due_at)
+        settling = (self._settling.due_at, self._specs.settling.due_at)
         times = [*settling, self.link.asks_again_at, self._started_at + PATIENCE_S]
         return min((time for time in times if time > self._clock()), default=float("inf"))
-
-    def _settled_specs(self) -> SpecFacts:
-        """As they have been for a while: a file that is removed is back before anybody need hear of it."""
-        found = self._spec_look.look()
-        is_settled = self._specs_settling.is_settled(problems_of(found), self._clock())
-        if is_settled or self._specs is None:
-            self._specs = found
-        return self._specs
 
     def _api_is_known(self) -> bool:
         synced = self._nodes.synced and self._gpu_nodes.synced

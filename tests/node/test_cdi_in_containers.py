@@ -49,7 +49,7 @@ BESIDE = {
 }
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def beside(node: CdiNode) -> Iterator[tuple[str, ...]]:
     """Their names; the nodes go with them, for the other tests' `all` has every node."""
     for path, numbers in BESIDE.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 
 import pytest
@@ -282,14 +282,11 @@ def test_a_program_that_never_ends_is_not_waited_for(start, monkeypatch):
 def test_killed_between_any_two_steps_the_next_start_finishes(release, start):
     daemon = start(release, administrators(release))
     before = daemon.config.read_text()
-    steps = _steps_of(daemon)
+    steps = _steps_of(daemon, _install)
     assert len(steps) >= 5
+    asyncio.run(engine_of(daemon).uninstall())
     for last in range(len(steps)):
-        child = os.fork()
-        if child == 0:
-            _install_until(daemon, last)
-        _, status = os.waitpid(child, 0)
-        assert os.WTERMSIG(status) == signal.SIGKILL, steps[last]
+        _killed_after(daemon, last, _install, steps[last])
 
         engine = engine_of(daemon)
         engine.recover()
@@ -303,38 +300,63 @@ def test_killed_between_any_two_steps_the_next_start_finishes(release, start):
         assert list(daemon.conf_d.iterdir()) == []
 
 
-def _steps_of(daemon: RealContainerd) -> list[str]:
+@pytest.mark.parametrize("release", ["1.7", "2.2"])
+def test_killed_in_an_uninstall_the_next_one_finishes(release, start):
+    daemon = start(release, administrators(release))
+    before = daemon.config.read_text()
+    install(daemon)
+    steps = _steps_of(daemon, _uninstall)
+    assert len(steps) >= 5
+    for last in range(len(steps)):
+        install(daemon)
+        _killed_after(daemon, last, _uninstall, steps[last])
+        daemon.wait()
+
+        asyncio.run(engine_of(daemon).uninstall())
+
+        assert daemon.config.read_text() == before, f"killed after {steps[last]}"
+        assert list(daemon.conf_d.iterdir()) == []
+        assert not (daemon.folder / "journal.json").exists()
+        assert not (HANDLERS & set(daemon.wait().config["containerd"]["runtimes"]))
+
+
+async def _install(engine: Engine) -> None:
+    await engine.change(await engine.look())
+
+
+async def _uninstall(engine: Engine) -> None:
+    await engine.uninstall()
+
+
+Work = Callable[[Engine], Coroutine[None, None, None]]
+
+
+def _stepping(daemon: RealContainerd, step: Callable[[str], None]) -> Engine:
+    host = Host.of(Tree(Path("/")), {})
+    return Engine(settings_of(daemon), host, daemon.folder / "journal.json", step=step)
+
+
+def _steps_of(daemon: RealContainerd, work: Work) -> list[str]:
     seen: list[str] = []
-    engine = Engine(
-        settings_of(daemon), Host.of(Tree(Path("/")), {}), daemon.folder / "journal.json", step=seen.append
-    )
-
-    async def go() -> None:
-        await engine.change(await engine.look())
-
-    asyncio.run(go())
-    asyncio.run(engine_of(daemon).uninstall())
+    asyncio.run(work(_stepping(daemon, seen.append)))
     return seen
 
 
-def _install_until(daemon: RealContainerd, last: int) -> None:
+def _killed_after(daemon: RealContainerd, last: int, work: Work, name: str) -> None:
     """In a process of its own that is killed after this many steps."""
-    seen: list[str] = []
+    child = os.fork()
+    if child == 0:
+        seen: list[str] = []
 
-    def step(name: str) -> None:
-        seen.append(name)
-        if len(seen) > last:
-            os.kill(os.getpid(), signal.SIGKILL)
+        def step(name: str) -> None:
+            seen.append(name)
+            if len(seen) > last:
+                os.kill(os.getpid(), signal.SIGKILL)
 
-    engine = Engine(
-        settings_of(daemon), Host.of(Tree(Path("/")), {}), daemon.folder / "journal.json", step=step
-    )
-
-    async def go() -> None:
-        await engine.change(await engine.look())
-
-    asyncio.run(go())
-    os._exit(0)
+        asyncio.run(work(_stepping(daemon, step)))
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.WTERMSIG(status) == signal.SIGKILL, name
 
 
 def test_without_nvidias_runtime_containerd_1_6_is_left_alone_and_the_reason_is_told(start):

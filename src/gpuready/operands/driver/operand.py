@@ -11,6 +11,12 @@ from gpuready.operands.contract import Flavour, Operand
 from gpuready.operands.driver import manifest, original
 
 _ALONE = "the driver container comes alone here; name its image to have it as the original deploys it"
+# `enabled` is heard by the device plugin all the same, which says where the kernel's module is missing.
+_SIDE_CARS = tuple(
+    f"{block}.{field}"
+    for block in ("gds", "gdrcopy")
+    for field in ("repository", "image", "version", "imagePullPolicy", "imagePullSecrets", "args", "env")
+)
 _NO_PROBE = "the driver container has a startup probe only"
 
 OPERAND = Operand(
@@ -29,8 +35,7 @@ OPERAND = Operand(
             "driver.readinessProbe": _NO_PROBE,
             "driver.manager": _ALONE,
             "driver.rdma": _ALONE,
-            "gds": _ALONE,
-            "gdrcopy": _ALONE,
+            **dict.fromkeys(_SIDE_CARS, _ALONE),
         },
         Flavour.ORIGINAL: {
             "driver.livenessProbe": _NO_PROBE,

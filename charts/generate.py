@@ -174,6 +174,7 @@ def _operator() -> Schema:
         upgradeCRD=_flag("Bring the CRDs to this version before an install or upgrade."),
         cleanupCRD=_flag("Delete the CRDs, and every object of theirs, at the uninstall."),
         metrics=_strict(monitor),
+        checkSecrets=_flag("List the namespace's Secrets by name, to say that one is missing."),
         podDisruptionBudget=_object(enabled=_flag("Keep one replica through drains.")),
         networkPolicy=_object(
             enabled=_flag("Let in probes and metricsFrom only."),

@@ -188,11 +188,16 @@ def without_effect(policy: ClusterPolicy, more: Mapping[str, str] | None = None)
 def _is_given(given: Any, path: str) -> bool:
     for name in path.split("."):
         given = given.get(name) if isinstance(given, Mapping) else None
-    return _is_set(given)
+    return _is_set(path, given)
 
 
-def _is_set(value: Any) -> bool:
+# What a chart writes although it means the same as nothing.
+_AS_IF_ABSENT = {"imagePullPolicy": "IfNotPresent", "devicePlugin.mps.root": "/run/nvidia/mps"}
+
+
+def _is_set(path: str, value: Any) -> bool:
     """Defaults are left out when a model is written, but empty blocks stay."""
     if isinstance(value, Mapping):
-        return any(_is_set(inner) for inner in value.values())
-    return value is not None and value != []
+        return any(_is_set(f"{path}.{name}", inner) for name, inner in value.items())
+    means_nothing = (_AS_IF_ABSENT.get(key) for key in (path, path.rpartition(".")[2]))
+    return value is not None and value != [] and value not in means_nothing

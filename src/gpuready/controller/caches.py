@@ -116,9 +116,11 @@ class Caches:
     service_monitor_crd: WatchCache[dict[str, Any]]
     own_namespace: WatchCache[dict[str, Any]]
     contact: Contact
+    asks_for_secrets: bool = True
 
     @classmethod
-    def of(cls, client: KubeClient, namespace: str) -> Caches:
+    def of(cls, client: KubeClient, namespace: str, *, asks_for_secrets: bool = True) -> Caches:
+        """`asks_for_secrets` is False where the operator is not to list the Secrets of its namespace."""
         contact = Contact()
 
         def owned_of(kind: Resource) -> WatchCache[dict[str, Any]]:
@@ -177,19 +179,26 @@ class Caches:
                 contact=contact,
             ),
             contact=contact,
+            asks_for_secrets=asks_for_secrets,
         )
 
     @property
     def all(self) -> list[WatchCache[Any]]:
         first: list[WatchCache[Any]] = [self.policies, self.nodes, self.gpu_nodes]
         last = [self.service_monitor_crd, self.own_namespace]
-        first += [self.own_pods, self.configmaps, *self.nfd, self.secrets, self.priority_classes]
+        first += [self.own_pods, self.configmaps, *self.nfd, self.priority_classes]
+        first += [self.secrets] if self.asks_for_secrets else []
         return [*first, *self.owned.values(), *last]
+
+    @property
+    def needed(self) -> list[WatchCache[Any]]:
+        """Not the names of Secrets: without them a missing one is told by its pod only."""
+        return [cache for cache in self.all if cache is not self.secrets]
 
     @property
     def _watching(self) -> list[WatchCache[Any]]:
         """Not the look whether ServiceMonitors are served: who may not look has none, and the log says so."""
-        needed = [cache for cache in self.all if cache is not self.service_monitor_crd]
+        needed = [cache for cache in self.needed if cache is not self.service_monitor_crd]
         return [*needed, *([self.service_monitors] if self.serves_service_monitors else [])]
 
     @property

@@ -30,6 +30,7 @@ from gpuready.log import get_logger
 
 PATIENCE_ENV = "GPUREADY_UNINSTALL_PATIENCE_S"
 SILENCE_ENV = "GPUREADY_SILENCE_S"
+SECRETS_ENV = "GPUREADY_CHECK_SECRETS"
 USER_AGENT = f"gpuready-operator/{names.VERSION}"
 Listeners = tuple[socket.socket | None, socket.socket | None]  # for metrics, for health
 log = get_logger("operator")
@@ -77,7 +78,7 @@ async def _operate(
     fence = Fence()
     client = own if election is None else KubeClient(own.access, user_agent=USER_AGENT, fence=fence)
     image = env.get("GPUREADY_IMAGE") or f"{names.OWN_IMAGE}:{names.VERSION}"
-    caches = Caches.of(client, namespace)
+    caches = Caches.of(client, namespace, asks_for_secrets=env.get(SECRETS_ENV) != "false")
     schemas = ServedSchemas(client)
     current = CurrentPolicy(caches.policies, schemas)
     labelling = LabellingLoop(client, caches, current)
@@ -144,7 +145,7 @@ async def _serve(
         return 200, http.TEXT, b"ok\n"
 
     def ready() -> http.Answer:
-        waiting = [cache for cache in caches.all if not cache.synced]
+        waiting = [cache for cache in caches.needed if not cache.synced]
         if waiting:
             listed = ", ".join(cache.resource.plural for cache in waiting)
             why = [f"{cache.trouble}\n" for cache in waiting if cache.trouble]

@@ -18,6 +18,7 @@ from tests.unit.charts.chart import HERE, Object, needs_helm, only, rendered
 from gpuready.api import images
 from gpuready.api.clusterpolicy import ClusterPolicy, ClusterPolicySpec
 from gpuready.api.policy import find_problems, find_unknown_fields, parse_policy
+from gpuready.operands import registry
 
 pytestmark = needs_helm
 RECORDS = sorted(path.name for path in (HERE / "records").iterdir())
@@ -75,6 +76,12 @@ def test_the_policy_has_no_problem_and_no_field_that_nobody_knows(record: str) -
     raw = only(rendered(values_of(record), apis=[NVIDIA_DRIVER]), "ClusterPolicy")
     assert find_problems(raw) == []
     assert find_unknown_fields(raw) == []
+
+
+def test_a_chart_without_values_asks_for_nothing_that_does_nothing() -> None:
+    """A condition NoEffect that is always there is read by nobody."""
+    policy = parse_policy(only(rendered(), "ClusterPolicy"))
+    assert registry.fields_without_effect(policy) == []
 
 
 def test_config_maps_of_values_are_written_as_by_the_original() -> None:

@@ -52,6 +52,7 @@ TOGGLES: dict[str, tuple[dict[str, Any], list[str]]] = {
         },
         [],
     ),
+    "no-right-on-secrets": ({"operator": {"checkSecrets": False}}, []),
     "gitops": ({"hooks": {"enabled": False}}, []),
     "crds-go-too": ({"operator": {"cleanupCRD": True}}, []),
     "policy-by-others": ({"clusterPolicy": {"deployCR": False}}, []),

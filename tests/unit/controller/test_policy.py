@@ -480,6 +480,19 @@ def test_ready_means_every_operand_on_every_node_it_belongs_to():
     assert rows["driver"] == rows["device-plugin"] == (1, 1)
 
 
+def test_without_the_right_to_list_secrets_it_is_said_which_were_not_looked_for():
+    """The policy is ready all the same: a missing Secret keeps pods waiting, which is told of those."""
+    plugin = {"devicePlugin": {"imagePullSecrets": ["site"]}}
+    ready = condition_of(status(deployed(), gpu_nodes=[gpu_node()], spec=plugin), "Ready")
+    assert ready["status"] == "True"
+    assert "whether these Secrets exist is not known" in ready["message"]
+    assert ready["message"].endswith("the operator may not list any: site")
+
+
+def condition_of(status: dict[str, Any], type_: str) -> dict[str, Any]:
+    return next(row for row in status["conditions"] if row["type"] == type_)
+
+
 def test_a_broken_driver_is_named_with_its_node_and_link():
     broken = gpu_node(driver="broken", reason="DriverLibraryMismatch", plugin="waiting")
     result = status(deployed(), gpu_nodes=[broken])

@@ -12,6 +12,7 @@ from gpuready.controller.policy.active import ActivePolicy
 from gpuready.controller.policy.observed import KeptAway, NodeView, Observed
 from gpuready.controller.policy.operand_rows import NOT_IMPLEMENTED, NOT_READY, READY, Row, some, told
 from gpuready.controller.policy.plan import Plan
+from gpuready.controller.policy.references import SECRET
 from gpuready.controller.upgrade import budget
 from gpuready.controller.upgrade.budget import Budget, DriverNode
 from gpuready.errors import INTERNAL
@@ -70,6 +71,10 @@ def _ready_and_error(
         return not_ready("OperandNotReady", f"the node agent has not reported on {some(unknown)}")
     remarks = [row for row in operands if row["state"] == READY and row["message"]]
     text = f"every installed operand is ready on every node it belongs to{_and_undiscovered(seen)}"
+    if plan and (unchecked := some({each.name for each in plan.unchecked if each.kind == SECRET})):
+        text += (
+            f"; whether these Secrets exist is not known, since the operator may not list any: {unchecked}"
+        )
     if missing := [row["name"] for row in operands if row["state"] == NOT_IMPLEMENTED]:
         text += f"; not installed by this version: {', '.join(missing)}"
     return _ready("Reconciled", f"{text}; {_joined(remarks)}"[:1024] if remarks else text)

@@ -15,7 +15,7 @@ from gpuready import names
 from gpuready.api.clusterpolicy import ClusterPolicy
 from gpuready.controller.policy.active import ActivePolicy
 from gpuready.controller.policy.image_names import find_unusable_image
-from gpuready.controller.policy.references import find_missing, references_of
+from gpuready.controller.policy.references import Reference, find_missing, references_of
 from gpuready.errors import PolicyError
 from gpuready.operands import registry, site
 from gpuready.operands.contract import ClusterView, Flavour, KubeObject, Operand, Refusal
@@ -48,6 +48,7 @@ class Plan:
     agent_refusal     why the node agent's DaemonSet is not among its objects
     bugs              what our own code raised, by whom it was about
     referred_to       names of ConfigMaps, Secrets and PriorityClasses that pods need, there or not
+    unchecked         those of them of which we cannot see whether they are there
     """
 
     agent: tuple[KubeObject, ...]
@@ -57,6 +58,7 @@ class Plan:
     agent_refusal: Refusal | None = None
     bugs: tuple[tuple[str, Exception], ...] = ()
     referred_to: frozenset[str] = frozenset()
+    unchecked: tuple[Reference, ...] = ()
 
     @property
     def objects(self) -> list[KubeObject]:
@@ -107,6 +109,7 @@ def plan_of(
 
     agent_refusal = Refusal.of_bug(agent_bug) if agent_bug else refusal_of(agent)
     bugs = [(each.operand.name, each.bug) for each in operands if each.bug]
+    references = {each for obj in objects for each in references_of(obj)}
     return Plan(
         agent=tuple(obj for obj in agent if not (agent_refusal and obj["kind"] == "DaemonSet")),
         operands=tuple(_held_back(each, refusal_of(each.objects)) for each in operands),
@@ -114,7 +117,8 @@ def plan_of(
         without_effect=tuple(registry.fields_without_effect(policy)),
         agent_refusal=agent_refusal,
         bugs=(*bugs, *([(node_agent.NAME, agent_bug)] if agent_bug else [])),
-        referred_to=frozenset(each.name for obj in objects for each in references_of(obj)),
+        referred_to=frozenset(each.name for each in references),
+        unchecked=tuple(sorted(each for each in references if each.kind not in view.existing)),
     )
 
 

@@ -128,6 +128,7 @@ def merged(nvml: Collection, look: DcgmLook | None, engine: Engine, asked: Seque
         absent = (*nvml.absent, *_all_absent(asked, nvml, problem))
         engine = replace(engine, nvml_problem=nvml.problem, problem=problem)
         return replace(nvml, absent=absent, engine=engine)
+    look = _without_gone(look, nvml, engine)
     devices = _devices(nvml.devices, look.devices)
     known = {device.uuid: device for device in devices}
     own = [replace(each, entity=_same(each.entity, known)) for each in look.samples]
@@ -146,6 +147,19 @@ def merged(nvml: Collection, look: DcgmLook | None, engine: Engine, asked: Seque
         driver_version=nvml.driver_version or _driver_version(own),
         problem="",
         engine=replace(engine, samples=len(own), nvml_problem=nvml.problem),
+    )
+
+
+def _without_gone(look: DcgmLook, nvml: Collection, engine: Engine) -> DcgmLook:
+    """An engine never forgets a GPU: one that it has no value of, and that NVML has not, was taken out."""
+    if engine.alone or nvml.problem:
+        return look
+    there = {device.uuid for device in nvml.devices} | {each.entity.uuid for each in look.samples}
+    return replace(
+        look,
+        devices=tuple(device for device in look.devices if device.uuid in there),
+        absent=tuple(each for each in look.absent if each.entity.uuid in {"", *there}),
+        silent=tuple(each for each in look.silent if each.uuid in {"", *there}),
     )
 
 

@@ -20,14 +20,11 @@ from pathlib import Path
 from gpuready import log as logging
 from gpuready import names
 from gpuready.errors import GPUReadyError, UsageError
-from gpuready.gpu.dcgm import HostEngine
 from gpuready.gpu.nvml import short_pci_address
-from gpuready.gpu.telemetry.engines import Engines
 from gpuready.gpu.telemetry.fields import field_of, own_fields
 from gpuready.gpu.telemetry.history import Windows
 from gpuready.gpu.telemetry.model import Collection, Field
 from gpuready.gpu.telemetry.reader import Reader
-from gpuready.gpu.telemetry.two_sources import Sources
 from gpuready.log import get_logger
 from gpuready.node import driver_place
 from gpuready.node.driver_gate import Gate, read_gate
@@ -50,7 +47,8 @@ from gpuready.operands.exporter.recorder import Recorder
 from gpuready.operands.exporter.selection import numbers_missing, parse_selection, repeated, selected
 from gpuready.operands.exporter.self_metrics import Counted
 from gpuready.operands.exporter.server import CannotListen, Server
-from gpuready.operands.exporter.settings import DCGM, NVML, Settings
+from gpuready.operands.exporter.settings import Settings
+from gpuready.operands.exporter.source import source_of
 from gpuready.operands.exporter.web import Web
 
 TICK_S = 5.0  # for what nothing announces: a look that is overdue, another kernel module
@@ -127,30 +125,10 @@ class Daemon:
         self._pod_labels = PodLabels(settings.node_name) if settings.pod_labels else None
         windows = Windows(settings.xid_window_ms / 1000, settings.clock_events_window_ms / 1000)
         nvml = Reader(lambda: self._driver.tree, time, windows, self._is_removed)
-        self._reader = self._source(nvml)
+        self._reader = source_of(settings, root, nvml, lambda: self._driver.tree)
         self._collector = Collector(
             self._reader, (), settings.interval_s, self._tell, clock=time, failed=self._look_failed
         )
-
-    def _source(self, nvml: Reader) -> Reader | Sources:
-        """NVML, and DCGM where it was asked for."""
-        source, named = self._settings.source_in_use, self._settings.engine
-        if source == NVML:
-            if named:
-                reason = "GPUREADY_EXPORTER_SOURCE=nvml"
-                log.warning("setting without effect", variable="DCGM_REMOTE_HOSTENGINE_INFO", reason=reason)
-            return nvml
-        engine = None
-        if named:
-            address = str(self._root.join(named.address)) if named.is_socket else named.address
-            engine = HostEngine(address, named.is_socket)
-        engines = Engines(
-            engine,
-            lambda: (self._driver.tree, self._host, self._root),
-            lambda: self._driver.tree,
-            time,
-        )
-        return Sources(nvml, engines, engine, time, alone=source == DCGM)
 
     # --- life -------------------------------------------------------------------------------------------
     async def run(self) -> bool:

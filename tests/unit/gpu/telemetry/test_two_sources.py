@@ -117,6 +117,14 @@ def test_dcgm_alone_is_enough_where_nvml_does_not_answer():
     assert found.engine.nvml_problem == "no libnvidia-ml.so.1"
 
 
+def test_a_gpu_that_was_taken_out_is_not_missed_for_dcgms_sake():
+    gone = Silent("GPU-1", 1, "DCGM reaches it no more", 0.0)
+    told = dcgm(sample("DEV_GPU_TEMP", 3, gpu(0)), devices=(gpu(0), gpu(1)), silent=(gone,))
+    found = merged(nvml(devices=(gpu(0),)), told, BESIDE, ())
+    assert (found.devices, found.silent) == ((gpu(0),), ())
+    assert merged(nvml(devices=(gpu(0),)), told, ALONE, ()).silent == (gone,)
+
+
 def test_a_gpu_is_silent_only_where_nobody_tells_of_it():
     lost = Silent("GPU-0", 0, "NVML answers GpuIsLost", 0.0)
     unnamed = Silent("", 1, "DCGM does not tell its UUID", 0.0)

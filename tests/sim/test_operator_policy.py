@@ -216,6 +216,7 @@ async def test_a_driver_that_is_switched_off_goes_as_a_daemonset_and_comes_back(
 
 async def test_what_a_policy_names_and_is_not_there_holds_back_the_roll_out_until_it_is(cluster):
     """New pods would be refused, and the old ones be gone by then."""
+    await ready(cluster)
     pods = await operand_pods(cluster)
     named = {"daemonsets": {"priorityClassName": "gpu-first"}, "devicePlugin": {"imagePullSecrets": ["site"]}}
 

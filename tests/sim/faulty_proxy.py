@@ -284,16 +284,20 @@ class FaultyProxy:
         self.calls.append(done)
         exchange = Exchange(self, request, done)
         rule = next((rule for rule in list(self.rules) if rule.takes(call)), None)
+        answer_lost = False
         try:
             if rule is None:
                 return await exchange.passed()
             done.fault = rule.fault.__qualname__.partition(".")[0]
             return await rule.fault(exchange)
         except (aiohttp.ClientError, ConnectionError):  # the server is away: so are we
+            answer_lost = not exchange.is_watch
             return exchange.cut()
         finally:
-            if not done.fault and (request.transport is None or request.transport.is_closing()):
-                done.fault = UNDER_WAY  # a fault of an earlier call has closed this one's connection
+            is_closing = request.transport is None or request.transport.is_closing()
+            # A fault of an earlier call has closed this one's connection, be this one faulty or not.
+            if answer_lost or (is_closing and not done.fault):
+                done.fault = UNDER_WAY
 
 
 def call_of(method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -> Call:

@@ -21,7 +21,7 @@ from gpuready.kube.compare import Difference, differences, digest
 from gpuready.kube.errors import NotFound
 from gpuready.kube.pace import Pace
 from gpuready.kube.resources import Resource
-from gpuready.kube.wire import key_of, version_of
+from gpuready.kube.wire import is_older, key_of, version_of
 
 PREDECESSORS = frozenset({"gpu-operator"})
 # A watch shows what we made within milliseconds, one that fell silent when it is asked for again. An object
@@ -94,7 +94,8 @@ class Applier:
         identity = f"{resource.plural}/{key_of(marked)}"
         before = self._written.get(identity)
         if before is not None and before.lags_behind(marked, live, self._clock()):
-            return Applied(before.after, Change.NONE, awaits_echo=live is None)
+            is_shown = live is not None and version_of(live) == before.over_version
+            return Applied(before.after, Change.NONE, awaits_echo=not is_shown)
         if live is None:
             live = await self._find(resource, marked)
             marked = with_digest(self._fit(desired, live))
@@ -163,12 +164,19 @@ class _Written:
         return cls(_digest_on(marked), version_of(live) if live else "", left, _without_fields(after), now)
 
     def lags_behind(self, marked: Mapping[str, Any], live: Mapping[str, Any] | None, now: float) -> bool:
-        """The cache still shows the object, or none, as it was before this very write."""
+        """The cache still shows the object, or none, as it was before this very write.
+
+        Somebody else may have written between what the cache showed us and our write, a status for one: that
+        is shown first, and it is as old.
+        """
+        is_fresh = now - self.at < ECHO_S
         if live is None:
-            same = not self.shown and now - self.at < ECHO_S
+            same = not self.shown and is_fresh
         else:
             self.shown = True
-            same = bool(self.over_version) and version_of(live) == self.over_version
+            version = version_of(live)
+            same = bool(self.over_version) and version == self.over_version
+            same = same or (is_fresh and is_older(version, version_of(self.after)))
         return same and self.digest == _digest_on(marked)
 
     def without_insisted(

@@ -49,6 +49,14 @@ def version_of(obj: Any) -> str:
     return str(obj.metadata.resource_version)
 
 
+def is_older(version: str, than: str) -> bool:
+    """Whether one resourceVersion of an object came before another; False where that cannot be said.
+
+    Source: KEP-5504 (versions are numbers that can be compared; etcd's revisions always were).
+    """
+    return version.isdigit() and than.isdigit() and int(version) < int(than)
+
+
 class ListMeta(msgspec.Struct, rename="camel"):
     resource_version: str = ""
     continue_: str = msgspec.field(name="continue", default="")

@@ -106,6 +106,22 @@ async def test_a_changed_wish_is_applied_once_although_the_cache_lags(server: Sc
     assert len(server.requests) == 1
 
 
+async def test_a_status_written_meanwhile_does_not_make_us_apply_again(server: ScriptedServer) -> None:
+    """Version 6 was there before our write made version 7 of it; the cache shows one after the other."""
+    now = [0.0]
+    server.answers = [gives(stored(daemonset("a:2"), version="7"))] * 2
+
+    async with server.client() as client:
+        applier = Applier(client, clock=lambda: now[0])
+        await applier.apply(DAEMONSETS, daemonset("a:2"), stored(daemonset("a:1"), version="5"))
+        again = await applier.apply(DAEMONSETS, daemonset("a:2"), stored(daemonset("a:1"), version="6"))
+        assert (again.change, again.awaits_echo, len(server.requests)) == (Change.NONE, True, 1)
+
+        now[0] += ECHO_S
+        late = await applier.apply(DAEMONSETS, daemonset("a:2"), stored(daemonset("a:1"), version="6"))
+        assert late.change is Change.DESIRED, "a cluster that was restored from a backup counts from there"
+
+
 async def test_a_new_object_is_made_once_although_the_cache_does_not_show_it_yet(
     server: ScriptedServer,
 ) -> None:

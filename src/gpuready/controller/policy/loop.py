@@ -24,6 +24,7 @@ from gpuready.controller.nodes.loop import NodesLoop
 from gpuready.controller.nodes.summary import GPUNodeSummary
 from gpuready.controller.policy import pruning
 from gpuready.controller.policy.active import ActivePolicy
+from gpuready.controller.policy.ahead import Ahead
 from gpuready.controller.policy.left_behind import is_originals, left_behind
 from gpuready.controller.policy.namespace import missing_labels
 from gpuready.controller.policy.node_views import NodeViews
@@ -46,14 +47,12 @@ from gpuready.kube.errors import ApiStatusError, Away, Forbidden, NotFound, Unre
 from gpuready.kube.events import NORMAL, WARNING, EventRecorder
 from gpuready.kube.resources import CLUSTER_POLICIES, NAMESPACES, resource_of
 from gpuready.kube.trimmed import Node
-from gpuready.kube.wire import version_of
 from gpuready.operands.contract import ClusterView
 from gpuready.operands.driver.pools import BASE_NAME
 from gpuready.operands.node_agent import manifest as node_agent
 
 Failures = dict[str, GPUReadyError]  # object "Kind/name" -> why it could not be written
 KEY = "policy"
-_Answer = tuple[str, Mapping[str, Any]]  # the version that was written over, and what is there now
 STATUS_INTERVAL_S = 1.0
 # While only counts and messages move (a rollout, a hundred nodes that join), this often is enough.
 DETAILS_INTERVAL_S = 5.0
@@ -98,7 +97,7 @@ class PolicyLoop(Loop):
         self._bugs: dict[str, str] = {}
         self._written: dict[str, float] = {}
         self._echoes = Echoes()
-        self._ahead: dict[str, _Answer] = {}  # to our writes of DaemonSets that the cache does not show yet
+        self._ahead = Ahead()
         self._referred_to: Collection[str] = ()  # names in the last plan's pods
         self._originals: list[Mapping[str, Any]] | None = None  # its objects at this term's beginning
         self._worked_s = self._rested_at = 0.0
@@ -110,7 +109,7 @@ class PolicyLoop(Loop):
         self._applier = Applier(self._client, fit=sparing)
         self._refusals = Refusals()
         self._failing, self._told, self._bugs, self._originals = set(), {}, {}, None
-        self._written, self._echoes, self._rested_at, self._ahead = {}, Echoes(), 0.0, {}
+        self._written, self._echoes, self._rested_at, self._ahead = {}, Echoes(), 0.0, Ahead()
         self.queue.add(KEY)
 
     async def reconcile(self, key: str) -> None:
@@ -229,15 +228,8 @@ class PolicyLoop(Loop):
         )
 
     def _daemonsets(self) -> dict[str, Mapping[str, Any]]:
-        """Those that we have just written as the server answered, until the cache has moved on."""
-        cached = self._caches.owned["DaemonSet"].values()
-        found: dict[str, Mapping[str, Any]] = {obj["metadata"]["name"]: obj for obj in cached}
-        for name, (over, after) in list(self._ahead.items()):
-            if (version_of(found[name]) if name in found else "") == over:
-                found[name] = after
-            else:
-                del self._ahead[name]
-        return found
+        cached = {obj["metadata"]["name"]: obj for obj in self._caches.owned["DaemonSet"].values()}
+        return self._ahead.laid_over(cached)
 
     def _troubles(self) -> list[str]:
         return [*self._caches.troubles, *(text for loop in self._others for text in loop.troubles.texts())]
@@ -294,7 +286,7 @@ class PolicyLoop(Loop):
         applied = await self._applier.apply(resource_of(obj), obj, live)
         if applied.changed:
             if kind == "DaemonSet":
-                self._ahead[name] = (version_of(live) if live else "", applied.object)
+                self._ahead.wrote(name, live, applied.object)
             await self._tell(kind, name, applied)
         if applied.awaits_echo:
             self.queue.add_after(KEY, ECHO_S)
@@ -362,7 +354,7 @@ class PolicyLoop(Loop):
                 failures[f"{kind}/{name}"] = exc
                 continue
             self._echoes.wrote(uid, uid)
-            self._ahead.pop(name, None)
+            self._ahead.forget(name)
             self._log.info("object deleted", kind=kind, name=name, reason="no longer wanted")
         return failures
 

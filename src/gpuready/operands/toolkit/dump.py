@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpuready.operands.toolkit.containerd.rules import CRI_RUNTIME, CRI_V2
-from gpuready.operands.toolkit.plan import ABSENT, Keys, Wanted, differences
+from gpuready.operands.toolkit.plan import ABSENT, Keys, SettingChange, Wanted, differences
 from gpuready.operands.toolkit.toml_file import dotted
 
 _OF_THE_FILES = ("version", "imports")  # which files were read, and how: not settings
@@ -48,8 +48,15 @@ def lost(before: Mapping[str, Any], after: Mapping[str, Any], wanted: Wanted) ->
     for change in differences(_settings(before), _settings(after)):
         # containerd 1.x prints the options of its built-in runc, all empty, as long as nobody names runc.
         says_nothing = not change.before and change.after is ABSENT
-        if change.before is not ABSENT and not says_nothing and not is_ours(change.keys, wanted):
+        is_meant = is_ours(change.keys, wanted) or _gives_back_the_default(change, wanted)
+        if change.before is not ABSENT and not says_nothing and not is_meant:
             yield f"{dotted(change.keys)} would be lost"
+
+
+def _gives_back_the_default(change: SettingChange, wanted: Wanted) -> bool:
+    """It was a handler of ours, and is not to be any more."""
+    is_default = change.keys[2:] == ("containerd", "default_runtime_name")
+    return is_default and change.before in wanted.handlers
 
 
 def is_ours(keys: Keys, wanted: Wanted) -> bool:

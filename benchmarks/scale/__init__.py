@@ -13,10 +13,10 @@ from collections.abc import Awaitable, Iterable
 from benchmarks.figures import Figure
 from benchmarks.harness import Run
 from benchmarks.scale import original, ours
-from benchmarks.scale.stage import LABELS, Round, Value
+from benchmarks.scale.stage import LABELS, READY, WRITTEN, Round, Value
 
 ROUNDS = {100: 3, 1000: 3}  # of everything up to "ready"; small changes are looked at in the last one
-LABELS_OWED = 0.5
+OWED = {LABELS: 0.5, WRITTEN: 0.6}  # as shares of the original's; the second by decision 18
 NOT_HERE = "not measured here"
 
 
@@ -38,7 +38,8 @@ async def _at(count: int, run: Run, *, is_largest: bool) -> list[Figure]:
         if original.is_here():
             theirs.append(await _or_why_not(original.measure(this), run))
         mine.append(await _or_why_not(ours.measure(this), run))
-    figures = [*_figures(f"{count} nodes", mine), _labels_ratio(count, mine, theirs)]
+    ratios = [_ratio(count, mine, theirs, *names) for names in ((LABELS, LABELS), (WRITTEN, READY))]
+    figures = [*_figures(f"{count} nodes", mine), *ratios]
     return figures + _figures(f"{count} nodes, the original", theirs)
 
 
@@ -69,13 +70,16 @@ def _figures(prefix: str, rounds: Iterable[list[Value]]) -> list[Figure]:
     ]
 
 
-def _labels_ratio(count: int, mine: list[list[Value]], theirs: list[list[Value]]) -> Figure:
-    """Round by round: both met the same machine."""
-    pairs = zip(map(_labels_s, mine), map(_labels_s, theirs), strict=bool(theirs))
+def _ratio(count: int, mine: list[list[Value]], theirs: list[list[Value]], name: str, other: str) -> Figure:
+    """Our `name` over their `other`, round by round: both met the same machine."""
+    pairs = [
+        (_seconds(here, name), _seconds(there, other))
+        for here, there in zip(mine, theirs, strict=bool(theirs))
+    ]
     ratios = [here / there for here, there in pairs if here and there]
-    name = f"{count} nodes: all labels / the original's in the same round"
-    return Figure(name, ratios, "", owed=LABELS_OWED, note="" if theirs else NOT_HERE)
+    what = f"{count} nodes: {name} / the original's {other} in the same round"
+    return Figure(what, ratios, "", owed=OWED[name], note="" if theirs else NOT_HERE)
 
 
-def _labels_s(values: list[Value]) -> float | None:
-    return next((value.numbers[0] for value in values if value.name == LABELS), None)
+def _seconds(values: list[Value], name: str) -> float | None:
+    return next((value.numbers[0] for value in values if value.name == name), None)

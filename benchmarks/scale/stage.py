@@ -24,7 +24,7 @@ from gpuready_sim.kubernetes import assets
 from gpuready_sim.kubernetes.control_plane import KubernetesControlPlane
 from gpuready_sim.request_log import RequestLine
 
-LABELS, READY = "all labels", "policy ready"
+LABELS, WRITTEN, READY = "all labels", "all of its own written", "policy ready"
 SERVERS = ("apiserver", "kube-apiserver", "etcd")
 
 

@@ -37,10 +37,10 @@ class Prometheus:
     async def rows(self, query: str) -> list[Any]:
         return list((await self.get("/api/v1/query", query=query))["result"])
 
-    async def wait_for(self, query: str) -> None:
-        deadline = time.monotonic() + DEADLINE_S
+    async def wait_for(self, query: str, timeout_s: float = DEADLINE_S) -> None:
+        deadline = time.monotonic() + timeout_s
         while not await self.rows(query):
-            assert time.monotonic() < deadline, f"nothing in {DEADLINE_S} s: {query}"
+            assert time.monotonic() < deadline, f"nothing in {timeout_s:g} s: {query}"
             await asyncio.sleep(0.2)
 
 

@@ -67,19 +67,32 @@ def test_the_drivers_pods_are_not_replaced_by_themselves():
     assert driver["spec"]["updateStrategy"] == {"type": "OnDelete"}
 
 
-@pytest.mark.parametrize("key", spared_pods.CHART_LABELS)
 @pytest.mark.parametrize("asked", [{}, {"helm.sh/chart": "gpuready-2", "app.kubernetes.io/managed-by": "us"}])
-def test_helms_marks_are_not_worth_a_pod(key, asked):
+def test_helms_marks_are_not_worth_a_pod(asked):
     name = "gpu-feature-discovery"
     desired = copy.deepcopy(wanted("P01")[name])
     live = copy.deepcopy(desired)
-    live["spec"]["template"]["metadata"]["labels"][key] = "of the chart before"
+    before = dict.fromkeys(spared_pods.CHART_LABELS, "of the chart before")
+    live["spec"]["template"]["metadata"]["labels"].update(before)
     labels = desired["spec"]["template"]["metadata"]["labels"]
     for each in spared_pods.CHART_LABELS:
         labels.pop(each, None)
     labels.update(asked)
 
     assert replaces_pods(desired, live) == []
+
+
+def test_a_users_own_label_reaches_the_pods():
+    """Also by a name that charts use, where no chart has put its version there."""
+    name = "gpu-feature-discovery"
+    desired = copy.deepcopy(wanted("P01")[name])
+    labels = desired["spec"]["template"]["metadata"]["labels"]
+    for each in spared_pods.CHART_LABELS:
+        labels.pop(each, None)
+    live = copy.deepcopy(desired)
+    labels["app.kubernetes.io/managed-by"] = "team-x"
+
+    assert replaces_pods(desired, live)
 
 
 def test_with_the_first_change_that_replaces_pods_anyway_all_becomes_ours():

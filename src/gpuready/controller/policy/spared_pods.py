@@ -18,7 +18,7 @@ from gpuready.kube.compare import Difference, differences, dropped
 from gpuready.operands.original.plugin_config import DIGEST_ANNOTATION as CONFIG_DIGEST
 from gpuready.operands.original.scripts import does_the_same
 
-# The original's chart puts them on every pod, by way of spec.daemonsets.labels.
+# The original's chart puts both on every pod, by way of spec.daemonsets.labels. The second alone is a user's.
 CHART_LABELS = ("helm.sh/chart", "app.kubernetes.io/managed-by")
 
 
@@ -36,13 +36,18 @@ def sparing(desired: Mapping[str, Any], live: Mapping[str, Any] | None) -> Mappi
 def _is_marked_otherwise(desired: Mapping[str, Any], live: Mapping[str, Any]) -> bool:
     """Pods that have all our marks run our texts too."""
     ours, running = _pod_labels(desired), _pod_labels(live)
-    return any(ours.get(key) != running.get(key) for key in (names.OPERAND_LABEL, *CHART_LABELS))
+    marks = (names.OPERAND_LABEL, *_chart_labels(ours, running))
+    return any(ours.get(key) != running.get(key) for key in marks)
+
+
+def _chart_labels(ours: Mapping[str, str], running: Mapping[str, str]) -> tuple[str, ...]:
+    return CHART_LABELS if CHART_LABELS[0] in {*ours, *running} else ()
 
 
 def _keep_labels(ours: dict[str, str], running: Mapping[str, str]) -> None:
     if names.OPERAND_LABEL not in running:
         ours.pop(names.OPERAND_LABEL, None)
-    for key in CHART_LABELS:
+    for key in _chart_labels(ours, running):
         if key in running:
             ours[key] = running[key]
         else:

@@ -300,6 +300,44 @@ def test_an_operand_kept_away_by_a_taint_says_where_the_toleration_goes() -> Non
     assert "spec.daemonsets.tolerations" in finding.next_step
 
 
+NO_TOOLKIT = link("toolkit", "waiting", "ToolkitNotStarted", "the toolkit has not reported", nextStep="look")
+NO_PLUGIN = link("device-plugin", "waiting", "PluginNotStarted", "has not reported")
+SETS = [
+    AGENT,
+    daemonset("nvidia-container-toolkit-daemonset", "toolkit"),
+    daemonset("nvidia-device-plugin-daemonset", "device-plugin"),
+]
+
+
+def test_the_first_link_that_a_taint_keeps_away_is_the_problem_whatever_operand_it_is() -> None:
+    team_ml = node("g1", gpus=8, taints=[{"key": "team", "value": "ml", "effect": "NoSchedule"}])
+    seen = cluster(team_ml, gpu_nodes=[gpu_node("g1", NO_TOOLKIT, NO_PLUGIN)], daemonsets=SETS)
+
+    report = report_of(seen)
+    (finding,) = report.findings
+    alone = report_of(seen, "g1")
+
+    assert (finding.subject, finding.severity, finding.link) == ("node/g1", Severity.PROBLEM, "toolkit")
+    assert "nvidia-container-toolkit-daemonset" in finding.message
+    assert "team=ml:NoSchedule" in finding.message
+    assert '{key: team, operator: Equal, value: "ml", effect: NoSchedule}' in finding.next_step
+    assert alone.findings == report.findings
+    assert text.counts(report) == text.counts(alone) == "1 problem"
+    assert (report.rows[0].columns["runtime"], report.rows[0].columns["plugin"]) == ("broken", "broken")
+
+
+def test_a_toolkit_pod_that_crashes_is_a_problem() -> None:
+    crashing = operand_pod("toolkit", "g1", waiting={"reason": "CrashLoopBackOff"})
+    seen = cluster(
+        node("g1", gpus=8), gpu_nodes=[gpu_node("g1", NO_TOOLKIT)], pods=[crashing], daemonsets=SETS
+    )
+
+    (finding,) = findings(seen)
+
+    assert (finding.severity, finding.link) == (Severity.PROBLEM, "toolkit")
+    assert "the toolkit pod gpu-operator/toolkit-g1 does not start: CrashLoopBackOff" in finding.message
+
+
 def test_a_plugin_pod_that_is_not_there_says_which_label_is_missing() -> None:
     absent = link("device-plugin", "waiting", "PluginNotStarted", "has not reported")
     selector = {"nvidia.com/gpu.deploy.device-plugin": "true"}

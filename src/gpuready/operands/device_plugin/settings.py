@@ -85,7 +85,7 @@ class Settings:
         """raises UsageError naming variable, value and what is allowed."""
         found: dict[str, Any] = {}
         for name, variable in _ENV.items():
-            text = env.get(variable) or env.get(_ALIASES.get(variable, ""), "")
+            text = env.get(variable) or _under_another_name(variable, env)
             if text:
                 found[name] = _parse(variable, text, _KINDS.get(name, str))
         settings = cls(**found)
@@ -148,6 +148,10 @@ _WORDS = {
     "imex_channels": ("0",),
     "inforom": (FLAG_INFOROM, EXCLUDE_INFOROM),
 }
+
+
+def _under_another_name(variable: str, env: Mapping[str, str]) -> str:
+    return env.get(_ALIASES[variable], "") if variable in _ALIASES else ""
 
 
 def words_of(text: str) -> tuple[str, ...]:

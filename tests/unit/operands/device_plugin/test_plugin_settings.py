@@ -76,3 +76,7 @@ def test_nonsense_is_named_with_what_is_allowed(env: dict[str, str], words: list
     with pytest.raises(UsageError) as caught:
         Settings.from_env(env)
     assert all(word in str(caught.value) for word in words)
+
+
+def test_a_variable_without_a_name_is_taken_for_no_other() -> None:
+    assert Settings.from_env({"": "x"}) == Settings()

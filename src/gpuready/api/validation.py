@@ -6,6 +6,7 @@ them, `find_unknown` lists them for whoever checks a file.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -126,6 +127,8 @@ def one_of(choices: Sequence[str]) -> str:
 def shown(value: Any) -> str:
     if value is None:
         return "nothing"
+    if isinstance(value, float) and not math.isfinite(value):  # JSON has no word for these
+        return str(value).replace("nan", ".nan").replace("inf", ".inf")
     try:
         text = msgspec.json.encode(value).decode()
     except (TypeError, ValueError):

@@ -127,6 +127,14 @@ def resources(*entries: str) -> str:
             'sharing.timeSlicing.resources[0].replicas: "four" is not a whole number',
             id="a word for a number",
         ),
+        *(
+            pytest.param(
+                resources("{name: nvidia.com/gpu, replicas: " + word + "}"),
+                f"sharing.timeSlicing.resources[0].replicas: {word} is not a whole number",
+                id=word,
+            )
+            for word in (".nan", ".inf", "-.inf")
+        ),
         pytest.param(
             resources("{name: nvidia.com/gpu, replicas: 2}", "{name: gpu, replicas: 4}"),
             "sharing.timeSlicing.resources[1].name: nvidia.com/gpu is listed twice",

@@ -74,9 +74,11 @@ class _TextFormatter(logging.Formatter):
         clock = time.strftime("%H:%M:%S", time.gmtime(record.created))
         fields = getattr(record, "fields", {})
         text = " ".join(f"{key}={_plain(value)}" for key, value in fields.items())
-        line = f"{clock}.{int(record.msecs):03d} {record.levelname.lower():7} {record.getMessage()}"
+        line = f"{clock}.{int(record.msecs):03d} {record.levelname.lower():7} {_escaped(record.getMessage())}"
         line = f"{line}  {text}" if text else line
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        if not record.exc_info:
+            return line
+        return "\n".join([line, *map(_escaped, self.formatException(record.exc_info).split("\n"))])
 
 
 class _JsonFormatter(logging.Formatter):
@@ -89,5 +91,14 @@ class _JsonFormatter(logging.Formatter):
 
 
 def _plain(value: Any) -> str:
+    """Quoted where it could be taken for something else: two fields, a second line, a colour."""
     text = value if isinstance(value, str) else json.dumps(value, default=str)
-    return json.dumps(text) if isinstance(value, str) and (not text or set(text) & set(' "=\n')) else text
+    is_clear = text and text.isprintable() and not set(text) & set(' "=')
+    return text if is_clear or not isinstance(value, str) else json.dumps(text)
+
+
+def _escaped(text: str) -> str:
+    r"""ESC, BEL, U+202E as `\x1b`, `\x07`, `\u202e`: what nodes and pods say may not steer a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

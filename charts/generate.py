@@ -4,7 +4,7 @@
     python charts/generate.py --check    # 1 when one is out of date
 
 crds/               what `gpuready crds` prints, a file each
-files/rbac.yaml     what `gpuready rbac` prints
+files/rbac.yaml     what `gpuready rbac` prints, with a word where the release's namespace goes
 files/blocks.yaml   the blocks of a ClusterPolicy's spec
 values.schema.json  the ClusterPolicy's schema, and the values that are the chart's own
 """
@@ -17,7 +17,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from gpuready import names
 from gpuready.api import crd
 from gpuready.api.clusterpolicy import ClusterPolicySpec
 from gpuready.api.openapi import Schema, schema_of
@@ -25,12 +24,15 @@ from gpuready.controller.rbac import operator_objects
 from gpuready.yaml_text import dump_yaml, dump_yaml_documents
 
 CHART = Path(__file__).parent / "gpuready"
+RELEASE_NAMESPACE = "RELEASE-NAMESPACE"
+# No namespace can have this name, so templates/operator-rbac.yaml replaces it wherever it stands: in
+# metadata, in subjects and in the resourceNames of a rule.
 
 
 def files() -> dict[str, str]:
     """Text by path below the chart."""
     texts = {f"crds/{name}": text for name, text in crd.files().items()}
-    texts["files/rbac.yaml"] = dump_yaml_documents(operator_objects(names.OPERATOR_NAMESPACE))
+    texts["files/rbac.yaml"] = dump_yaml_documents(operator_objects(RELEASE_NAMESPACE))
     texts["files/blocks.yaml"] = dump_yaml(blocks())
     texts["values.schema.json"] = json.dumps(values_schema(), indent=1) + "\n"
     return texts

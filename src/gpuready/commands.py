@@ -281,7 +281,13 @@ def crds(
     "--namespace", default=names.OPERATOR_NAMESPACE, show_default=True, help="Where the operator runs."
 )
 def rbac(namespace: str) -> int:
-    """Print the operator's account and what it may do: gpuready rbac | kubectl apply --server-side -f -"""
+    """Print the operator's account and what it may do, in its namespace.
+
+    \b
+    Examples:
+      gpuready rbac | kubectl apply --server-side -f -
+      gpuready rbac --namespace my-gpus | kubectl apply --server-side -f -
+    """
     from gpuready import yaml_text
     from gpuready.controller.rbac import operator_objects
 

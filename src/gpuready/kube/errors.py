@@ -151,7 +151,8 @@ def error_of(status: int, body: Any, *, retry_after: str | None = None, call: st
 _WHY = {401: "the API server does not know the token or certificate that was sent"}
 _NEXT_STEPS = {
     401: "check that the token or certificate is still valid and belongs to this cluster",
-    403: "grant the missing verb to this account in RBAC (gpuready rbac prints all that the operator needs)",
+    403: "grant the missing verb to this account in RBAC "
+    "(gpuready rbac --namespace NS prints all that the operator needs in its namespace NS)",
 }
 
 

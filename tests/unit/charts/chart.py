@@ -35,14 +35,18 @@ def helm(
 
 
 @functools.cache
-def _template(values: str, apis: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+def _template(
+    values: str, apis: tuple[str, ...], namespace: str = "gpu-operator"
+) -> subprocess.CompletedProcess[str]:
     served = [word for api in apis for word in ("--api-versions", api)]
-    return helm("template", "gpuready", str(CHART), "-n", "gpu-operator", *served, "-f", "-", text=values)
+    return helm("template", "gpuready", str(CHART), "-n", namespace, *served, "-f", "-", text=values)
 
 
-def rendered(values: Mapping[str, Any] | None = None, *, apis: Iterable[str] = ()) -> list[Object]:
-    """The objects of a release named gpuready in gpu-operator; `apis` are served beside Kubernetes' own."""
-    done = _template(yaml.safe_dump(dict(values or {})), tuple(apis))
+def rendered(
+    values: Mapping[str, Any] | None = None, *, apis: Iterable[str] = (), namespace: str = "gpu-operator"
+) -> list[Object]:
+    """The objects of a release named gpuready; `apis` are served beside Kubernetes' own."""
+    done = _template(yaml.safe_dump(dict(values or {})), tuple(apis), namespace)
     assert done.returncode == 0, done.stderr
     return [document for document in yaml.safe_load_all(done.stdout) if document]
 

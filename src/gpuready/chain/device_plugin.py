@@ -16,7 +16,7 @@ from gpuready.chain.wording import counted
 # Reasons of a plugin that somebody does not want here: not checked, and the node offers no GPU.
 DISABLED, OPTED_OUT = "Disabled", "OptedOut"
 IGNORES_CDI = "RuntimeIgnoresCdi"  # the toolkit may be about to change that
-_PAUSED = "paused"
+PAUSED = "paused"  # begins the value of a deploy label
 _WAITS = "WaitingFor"  # reasons of the plugin's own that may end by themselves
 _DRIVER_MISSED = ("NvmlLibraryNotFound", "DriverNotLoaded", "DriverLibraryMismatch")
 _NOT_REGISTERED = "NotRegistered"
@@ -173,7 +173,7 @@ def judge(facts: PluginFacts) -> Verdict:
 def _unwanted(facts: PluginFacts) -> Verdict | None:
     if facts.driver.state is State.NOT_CHECKED:
         return _verdict(State.NOT_CHECKED, facts.driver.reason, facts.driver.message)
-    if facts.deploy_label.startswith(_PAUSED):
+    if facts.deploy_label.startswith(PAUSED):
         said = f"paused: nvidia.com/gpu.deploy.device-plugin={facts.deploy_label}"
         return _verdict(State.WAITING, "Paused", said)
     if facts.deploy_label not in ("", "true"):

@@ -6,14 +6,18 @@ Local only: works the same while the API server is away. Writing what is already
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
+from pathlib import Path
 
 from gpuready import names
 from gpuready.chain import driver
+from gpuready.chain.device_plugin import PAUSED
 from gpuready.chain.driver import Owner
 from gpuready.chain.verdict import Link, State, Verdict
 from gpuready.gpu.tree import Tree
 from gpuready.log import Logger
 from gpuready.node import desired, gates
+from gpuready.node.files import read_regular, write_if_changed
 from gpuready.operands.node_agent.decision import Judgement, View
 from gpuready.operands.node_agent.observer import Observer
 from gpuready.operands.node_agent.wishes import PLUGIN, TOOLKIT
@@ -61,6 +65,7 @@ class Keeper:
                 gates.disown(self._where.gates_dir, gate)
         self._keep_wish(view)
         self._keep_toolkit_wish(view)
+        self._keep_pause(view)
 
     def retire(self) -> None:
         """Take away what we wrote: gates and wishes, also the last known ones."""
@@ -129,3 +134,35 @@ class Keeper:
                 self._log.info("wish written", operand=TOOLKIT)
         elif view.wishes.toolkit_wanted is False:
             desired.remove(self._where.desired_dir, TOOLKIT)
+
+    def _keep_pause(self, view: View) -> None:
+        """A paused device plugin makes room for another driver: what else of ours holds it lets go too.
+
+        The label takes the plugin's pod away; the exporter stays, and follows this file. One that somebody
+        else has written is his to take away. Without a word from the API server it stays as it is.
+        """
+        if view.node is None:
+            return
+        file = self._where.desired_dir / Path(names.PAUSE_FILE).name
+        why = _pause_of(view.node.metadata.labels)
+        if why:
+            if not file.exists() and write_if_changed(file, why.encode()):
+                self._log.info("driver let go", reason=why)
+        elif _is_our_pause(file):
+            file.unlink(missing_ok=True)
+            self._log.info("driver may be held again")
+
+
+def _pause_of(labels: Mapping[str, str]) -> str:
+    value = labels.get(names.DEPLOY_DEVICE_PLUGIN, "")
+    return f"{_OUR_PAUSE}{value}" if value.startswith(PAUSED) else ""
+
+
+def _is_our_pause(file: Path) -> bool:
+    try:
+        return read_regular(file).startswith(_OUR_PAUSE.encode())
+    except OSError:
+        return False
+
+
+_OUR_PAUSE = f"node label {names.DEPLOY_DEVICE_PLUGIN}="

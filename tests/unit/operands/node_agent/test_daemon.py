@@ -265,6 +265,36 @@ async def test_a_driver_update_under_a_loaded_module_is_named_and_the_gate_retra
         await eventually(lambda: machine.gate("driver-ready").exists())
 
 
+async def test_a_paused_device_plugin_makes_every_holder_of_ours_let_the_driver_go(
+    api: FakeApi, tmp_path: Path
+) -> None:
+    machine, child = host_driver(tmp_path)
+    pause = machine.path(names.PAUSE_FILE)
+    paused = {names.DEPLOY_DEVICE_PLUGIN: "paused-for-driver-upgrade"}
+    await api.put("nodes", node(labels=paused))
+    await api.put("gpunodes", gpu_node())
+
+    async with running(api, machine, child):
+        await eventually(pause.exists)
+        assert pause.read_text() == f"node label {names.DEPLOY_DEVICE_PLUGIN}=paused-for-driver-upgrade"
+
+        await api.change("nodes", "n1", {"metadata": {"labels": {names.DEPLOY_DEVICE_PLUGIN: "true"}}})
+        await eventually(lambda: not pause.exists())
+
+
+async def test_a_pause_that_somebody_else_wrote_is_left_to_him(api: FakeApi, tmp_path: Path) -> None:
+    machine, child = host_driver(tmp_path)
+    pause = machine.path(names.PAUSE_FILE)
+    pause.write_text("the card is being reset")
+    await api.put("nodes", node())
+    await api.put("gpunodes", gpu_node())
+
+    async with running(api, machine, child):
+        await whole(api, machine)
+
+    assert pause.read_text() == "the card is being reset"
+
+
 async def test_a_container_driver_is_waited_for_and_then_taken(api: FakeApi, tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     await api.put("nodes", node())

@@ -96,8 +96,18 @@ class Leadership:
             return self._leaders_readiness()
         if elector.trouble:
             return False, f"standing by, but the Lease {self._lease} cannot be had: {elector.trouble}"
-        holder = record.holder if record else ""
-        return True, f"ok, standing by: {holder or 'nobody'} holds the Lease {self._lease}"
+        return True, f"ok, standing by: {self._who_holds_it(record)}"
+
+    def _who_holds_it(self, record: Record | None) -> str:
+        free_in = f"{self._elector.free_in_s:.0f} s"
+        if record is not None and record.holder:
+            return (
+                f"{record.holder} holds the Lease {self._lease}, "
+                f"which is free in {free_in} unless it is renewed"
+            )
+        if record is None and self._elector.free_in_s:
+            return f"the Lease {self._lease} was deleted; its last holder's time ends in {free_in}"
+        return f"nobody holds the Lease {self._lease}, asking for it"
 
     def _leaders_readiness(self) -> tuple[bool, str]:
         elector = self._elector
@@ -122,6 +132,17 @@ class Leadership:
             await self._events.event(record.lease, NORMAL, "LeaderElection", text)
 
     async def _tell_standing_by(self, record: Record) -> None:
+        believed_s = self._elector.believed_s
+        if record.duration_s > believed_s:
+            log.warning(
+                "the holder of the lease promises more than any operator does",
+                lease=self._lease,
+                holder=record.holder,
+                promised_s=record.duration_s,
+                retry_in_s=believed_s,
+                next_step=f"if no such operator runs: kubectl delete lease -n {self._elector.namespace} "
+                f"{self._elector.name}",
+            )
         if not is_originals(record):
             log.info("standing by", lease=self._lease, holder=record.holder)
             return
@@ -130,5 +151,5 @@ class Leadership:
         log.warning("only watching", reason=why, next_step=step)
         policy = self._current.active
         if policy is not None:
-            text = f"gpuready only watches: {why}; next: {step} for {record.duration_s:g} s"
+            text = f"gpuready only watches: {why}; next: {step} for {believed_s:.0f} s"
             await self._events.event(policy.raw, WARNING, "OriginalOperatorLeads", text)

@@ -28,6 +28,7 @@ from gpuready.log import get_logger
 # An operator that is told to end has seconds: writes that are not answered by then keep the Lease unreleased.
 DRAIN_S = 1.0
 RELEASE_S = 1.0
+_VACANT = "/"  # in place of a holder: none has such a name
 
 log = get_logger("kube.election")
 
@@ -79,6 +80,16 @@ class Elector:
         return self._standing.record
 
     @property
+    def free_in_s(self) -> float:
+        """For a candidate: when it may take the Lease, if there is no news until then."""
+        return max(0.0, self._standing.may_be_taken_from - self._clock())
+
+    @property
+    def believed_s(self) -> float:
+        """For how long the last word of the holder counts, see `Standing.believed_s`."""
+        return self._standing.believed_s
+
+    @property
     def unrenewed_s(self) -> float:
         """For a leader: how old its last granted request is; it stops at `timing.renew_s`."""
         return self._clock() - (self._standing.led_from or self._clock())
@@ -115,6 +126,11 @@ class Elector:
                     if record is not None and record.holder not in ("", told):
                         told = record.holder
                         standing_by(record)
+                    elif record is None and told != _VACANT and self.free_in_s:
+                        told = _VACANT
+                        log.info(
+                            "waiting out a deleted lease", lease=self.name, retry_in_s=round(self.free_in_s)
+                        )
                     watch()
                     await self._wait(step.until)
                 elif step.action is Action.STEP_DOWN:  # granted to a process that was stopped meanwhile

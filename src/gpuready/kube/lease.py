@@ -6,8 +6,9 @@ and for people: they are written and never read, so a clock that jumps changes n
 
 Why no two lead at once: a leader leads until `renew_s` after it *started* the last request that was granted.
 Another takes the Lease when it has seen one version of it for as long as its holder promised, counted from
-when that version *arrived*, and only over that very version (resourceVersion). The grant lies between the two
-moments, so the old leader has stopped at least `lease_s - renew_s` before a new one can begin.
+when that version *arrived*, and only over that very version (resourceVersion); a promise is believed up to
+`LONGEST_S`. The grant lies between the two moments, so the old leader has stopped at least
+`lease_s - renew_s` before a new one can begin.
 
 Source of the protocol: client-go v0.36, tools/leaderelection/leaderelection.go.
 """
@@ -24,6 +25,12 @@ from typing import Any
 from gpuready.errors import UsageError
 
 ALWAYS, NEVER = float("-inf"), float("inf")
+
+LONGEST_S = 120.0
+# Nobody is believed to be at work for longer than this after the last word of him. The original operator's
+# longest Lease is of 65 s (--leader-lease-renew-deadline 60s). Without a bound, one write of a Lease with the
+# largest leaseDurationSeconds there is would end all work for 68 years.
+_MOST_TRANSITIONS = 2**31 - 1  # the API's int32: one more would be refused, and the Lease never be had
 
 
 @dataclass(frozen=True)
@@ -103,7 +110,7 @@ class Record:
 
     @property
     def duration_s(self) -> float:
-        """What its holder promised; client-go's default where a hand has removed it."""
+        """What its holder promised, by default what client-go does; how much of it counts: `believed_s`."""
         return float(self.spec.get("leaseDurationSeconds") or Timing.lease_s)
 
 
@@ -161,7 +168,17 @@ class Standing:
         """When nobody can lead by what this candidate has seen."""
         if self.record is None:
             return self.vacant_from
-        return self.unchanged_since + self.record.duration_s if self.holder else ALWAYS
+        return self.unchanged_since + self.believed_s if self.holder else ALWAYS
+
+    @property
+    def longest_s(self) -> float:
+        """The longest promise that is believed: our own is, as those of our settings are kept to it."""
+        return max(LONGEST_S, self.timing.lease_s)
+
+    @property
+    def believed_s(self) -> float:
+        """For how long the holder may be at work after the record arrived; 0 without a record."""
+        return min(self.record.duration_s, self.longest_s) if self.record else 0.0
 
 
 @dataclass(frozen=True)
@@ -228,12 +245,24 @@ def seen(standing: Standing, record: Record | None, now: float) -> Standing:
     known = replace(standing, in_doubt=False, rests_until=now)
     if record is None:
         # Who held what somebody has deleted does not know it yet: his time must run out all the same.
-        others = standing.record is not None and standing.holder != standing.me
-        vacant_from = standing.may_be_taken_from if others else standing.vacant_from
-        return replace(known, record=None, vacant_from=vacant_from)
+        return replace(known, record=None, vacant_from=_vacant_from(standing))
     if standing.record is not None and standing.record.version == record.version:
         return known
     return replace(known, record=record, unchanged_since=now)
+
+
+def _vacant_from(standing: Standing) -> float:
+    """When whoever held what is deleted now has stopped.
+
+    A promise that no operator makes has nobody behind it, and who deletes it wants to end the waiting.
+    Whoever led before it was written lost the Lease by that, and stops as early as one of our own settings.
+    """
+    record = standing.record
+    if record is None or standing.holder == standing.me:
+        return standing.vacant_from
+    if record.duration_s <= standing.longest_s:
+        return standing.may_be_taken_from
+    return standing.unchanged_since + standing.timing.lease_s
 
 
 def stepped_down(standing: Standing, now: float) -> Standing:
@@ -257,7 +286,7 @@ def claimed(
         metadata = standing.record.lease["metadata"]
         if standing.holder != standing.me:
             spec["acquireTime"] = time
-            spec["leaseTransitions"] = int(spec.get("leaseTransitions") or 0) + 1
+            spec["leaseTransitions"] = min(int(spec.get("leaseTransitions") or 0) + 1, _MOST_TRANSITIONS)
     spec |= {
         "holderIdentity": standing.me,
         "leaseDurationSeconds": standing.timing.lease_s,

@@ -116,7 +116,7 @@ def leadership(**state: Any) -> Leadership:
     """With an elector in that state; it leads, and has renewed, unless told otherwise."""
     nobody: Any = SimpleNamespace(sever=None)
     made = Leadership(nobody, nobody, Fence(), "ns", Timing(), nobody, "me")
-    usual = {"leads": True, "unrenewed_s": 1.0, "trouble": "", "record": None}
+    usual = {"leads": True, "unrenewed_s": 1.0, "trouble": "", "record": None, "free_in_s": 0.0}
     usual |= {"timing": Timing(), "namespace": "ns", "name": "lease"}
     made._elector = SimpleNamespace(**{**usual, **state})  # type: ignore[assignment]
     return made
@@ -127,7 +127,19 @@ def leadership(**state: Any) -> Leadership:
     [
         pytest.param({}, True, "ok, leading", id="leads"),
         pytest.param(
-            {"leads": False, "record": record("other_1")}, True, "other_1 holds the Lease", id="stands by"
+            {"leads": False, "record": record("other_1"), "free_in_s": 35.2},
+            True,
+            "standing by: other_1 holds the Lease ns/lease, which is free in 35 s unless it is renewed",
+            id="stands by",
+        ),
+        pytest.param(
+            {"leads": False, "free_in_s": 9.6},
+            True,
+            "standing by: the Lease ns/lease was deleted; its last holder's time ends in 10 s",
+            id="waits out a deleted Lease",
+        ),
+        pytest.param(
+            {"leads": False}, True, "nobody holds the Lease ns/lease, asking for it", id="asks for it"
         ),
         pytest.param(
             {"leads": False, "trouble": "leases are forbidden"},

@@ -24,6 +24,7 @@ class Server:
     def __init__(self) -> None:
         self.lease: dict[str, Any] | None = None
         self.version = 0
+        self.told: Callable[[], None] = lambda: None  # after what nobody asked for through `answer`
 
     def answer(self, action: Action, sent: dict[str, Any] | None) -> Record | Refusal:
         if action is Action.LOOK:
@@ -36,6 +37,18 @@ class Server:
         if sent["metadata"]["resourceVersion"] != str(self.version):
             return Refusal.CONFLICT
         return self._store(sent)
+
+    def forge(self) -> None:
+        """Somebody who is no operator writes the longest Lease there is over whatever is there."""
+        meta = {"name": "lease", "namespace": "ns"}
+        spec = {"holderIdentity": "evil", "leaseDurationSeconds": 2**31 - 1, "leaseTransitions": 2**31 - 1}
+        self._store({"metadata": meta, "spec": spec})
+        self.told()
+
+    def delete(self) -> None:
+        self.lease = None
+        self.version += 1
+        self.told()
 
     def _store(self, sent: dict[str, Any]) -> Record:
         self.version += 1
@@ -147,6 +160,7 @@ class World:
     def __init__(self, seed: int, timing: Timing, clocks: list[tuple[float, float]]) -> None:
         self.now = 0.0
         self.server = Server()
+        self.server.told = self.changed
         self.random = random.Random(seed)
         self.slow_s, self.loses = 0.02, 0.0
         self.leaders: list[str] = []  # in the order in which they began

@@ -51,6 +51,21 @@ def leader(renewed_s_ago: float = 0.0, **known: Any) -> Standing:
             Action.WAIT,
             id="he promised more than we would",
         ),
+        pytest.param(
+            standing(record=record(duration_s=2**31 - 1), unchanged_since=NOW - lease.LONGEST_S + 1),
+            Action.WAIT,
+            id="he promised the most there is, and two minutes are not over",
+        ),
+        pytest.param(
+            standing(record=record(duration_s=2**31 - 1), unchanged_since=NOW - lease.LONGEST_S),
+            Action.TAKE,
+            id="he promised the most there is, and has said nothing for two minutes",
+        ),
+        pytest.param(
+            Standing("me", Timing(300, 200, 2), record=record(duration_s=300), unchanged_since=NOW - 299),
+            Action.WAIT,
+            id="he promised as much as we would, however much that is",
+        ),
         pytest.param(standing(record=record(""), unchanged_since=NOW), Action.TAKE, id="released"),
         pytest.param(
             standing(record=record("me"), unchanged_since=NOW), Action.RENEW, id="ours by a lost answer"
@@ -110,6 +125,30 @@ def test_whoever_held_a_deleted_lease_keeps_his_time() -> None:
     assert lease.next_step(known, NOW + 3) == lease.Step(Action.WAIT, NOW + 15)
 
 
+@pytest.mark.parametrize(
+    ("duration_s", "free_after_s"),
+    [
+        pytest.param(60, 60, id="an operator's: all of it"),
+        pytest.param(120, 120, id="the longest that is believed"),
+        pytest.param(121, 15, id="nobody's: the time of whoever led before it was written"),
+        pytest.param(2**31 - 1, 15, id="forged"),
+    ],
+)
+def test_deleting_a_lease_ends_the_wait_for_a_promise_that_no_operator_makes(
+    duration_s: int, free_after_s: float
+) -> None:
+    held = lease.seen(standing(), record("evil", duration_s=duration_s), NOW)
+    known = lease.seen(held, None, NOW + 10)
+
+    assert lease.next_step(known, NOW + free_after_s - 0.1) == lease.Step(Action.WAIT, NOW + free_after_s)
+    assert lease.next_step(known, NOW + free_after_s).action is Action.CREATE
+
+
+def test_a_lease_that_counts_as_many_transitions_as_there_can_be_is_taken_all_the_same() -> None:
+    taken = lease.claimed(standing(record=record(leaseTransitions=2**31 - 1)), {}, {}, NOON)
+    assert taken["spec"]["leaseTransitions"] == 2**31 - 1
+
+
 def test_clocks_in_the_lease_are_never_read() -> None:
     """An hour forward, an hour back: the same."""
     for jump in (timedelta(hours=1), timedelta(hours=-1)):
@@ -163,7 +202,7 @@ def test_durations_with_which_two_could_lead_are_refused(timing: Timing) -> None
 FAULTS_S = 120.0
 FAULT = st.tuples(
     st.floats(0, FAULTS_S),
-    st.sampled_from(["kill", "start", "end", "cut off", "stop", "slow", "lose"]),
+    st.sampled_from(["kill", "start", "end", "cut off", "stop", "slow", "lose", "forge", "delete"]),
     st.integers(0, 3),
     st.floats(0.1, 40),
 )
@@ -207,6 +246,8 @@ _DO: dict[str, Callable[[World, Any, float], Callable[[], None]]] = {
     "start": lambda world, one, for_s: one.start,
     "cut off": lambda world, one, for_s: _for_a_while(world, one, "cut_off", True, False, for_s),
     "stop": _stops,
+    "forge": lambda world, one, for_s: lambda: world.server.forge(),
+    "delete": lambda world, one, for_s: lambda: world.server.delete(),
     "slow": lambda world, one, for_s: _for_a_while(world, world, "slow_s", 4.0, 0.02, for_s),
     "lose": lambda world, one, for_s: _for_a_while(world, world, "loses", 0.4, 0.0, for_s),
 }
@@ -230,7 +271,7 @@ def test_no_two_lead_at_once_and_soon_after_the_last_fault_one_does(
     for candidate in world.candidates:
         candidate.start()
     # The time of a leader that is no more, and what a request may take on the way.
-    world.run(world.now + (TIMING.lease_s + TIMING.renew_s) / 0.9)
+    world.run(world.now + (lease.LONGEST_S + TIMING.renew_s) / 0.9)
 
     steady = world.leading()
     assert len(steady) == 1

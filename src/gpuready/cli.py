@@ -38,6 +38,9 @@ def _is_exporter(arguments: Sequence[str]) -> bool:
 
 
 def _run_daemon(role: str, arguments: Sequence[str] = ()) -> int:
+    from gpuready import early_listener
+
+    early_listener.listen(role)
     from gpuready import log
     from gpuready.errors import GPUReadyError
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from gpuready import early_listener
 from gpuready.log import Logger
 
 Check = Callable[[], tuple[bool, str]]  # (fine, one line why)
@@ -28,6 +29,8 @@ async def serve_health(host: str, port: int, *, healthy: Check, ready: Check) ->
         finally:
             writer.close()
 
+    if early := early_listener.find(host, port):
+        return await asyncio.start_server(answer, sock=early, limit=8192)
     return await asyncio.start_server(answer, host, port, limit=8192)
 
 

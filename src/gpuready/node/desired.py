@@ -17,6 +17,9 @@ from typing import Any, Self
 from gpuready.node.files import find_object, write_if_changed
 from gpuready.shape import Needed
 
+# Wished instead of a configuration: give the host back what it had.
+AWAY: Mapping[str, Any] = {"enabled": False}
+
 
 class Source(StrEnum):
     API = "api"

@@ -301,7 +301,7 @@ class Daemon:
     def _note_xid(self, before: Fleet, seen: XidSeen) -> None:
         """One line for a storm of the same XID, however long it lasts within a second."""
         last = before.health[seen.uuid].last_xid if seen.uuid in before.health else None
-        if last is None or last.code != seen.code or seen.time - last.time >= 1:
+        if last is None or last.code != seen.code or abs(seen.time - last.time) >= 1:
             meaning = self._policy.rule_of(seen.code).meaning
             log.warning("xid raised", device=seen.uuid, xid=seen.code, meaning=meaning)
 

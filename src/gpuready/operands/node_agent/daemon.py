@@ -258,7 +258,7 @@ class Agent:
     def _retire(self, view: View) -> None:
         """Undo our own part at once, the plugin's when it has stopped: until then it would write again."""
         self._retired_at = self._clock() if self._retired_at is None else self._retired_at
-        self._keeper.retire()
+        self._keeper.retire(view)
         is_gone = decision.plugin_is_gone(view) and not self._observer.toolkit_journal.exists()
         gone_for_good = self._quiet.is_settled((is_gone, view.record), self._clock())
         patience_over_at = self._retired_at + PLUGIN_PATIENCE_S

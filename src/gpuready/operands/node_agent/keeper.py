@@ -67,12 +67,15 @@ class Keeper:
         self._keep_toolkit_wish(view)
         self._keep_pause(view)
 
-    def retire(self) -> None:
-        """Take away what we wrote: gates and wishes, also the last known ones."""
+    def retire(self, view: View) -> None:
+        """Take away what we wrote: gates and wishes, last known ones too; the toolkit is told to go."""
         for gate in GATES.values():
             gates.remove(self._where.gates_dir, gate)
-        for directory in (self._where.desired_dir, self._where.last_known_dir):
-            shutil.rmtree(directory, ignore_errors=True)
+        shutil.rmtree(self._where.last_known_dir, ignore_errors=True)
+        desired.remove(self._where.desired_dir, PLUGIN)
+        self._wish_toolkit_away(view)
+        if not view.toolkit_installed:
+            shutil.rmtree(self._where.desired_dir, ignore_errors=True)
 
     def clean(self) -> None:
         """Take away what the device plugin left: its records and its CDI spec."""
@@ -133,6 +136,15 @@ class Keeper:
             if desired.write(self._where.desired_dir, view.wishes.toolkit):
                 self._log.info("wish written", operand=TOOLKIT)
         elif view.wishes.toolkit_wanted is False:
+            self._wish_toolkit_away(view)
+
+    def _wish_toolkit_away(self, view: View) -> None:
+        """In words, for a toolkit that starts anew in the middle of its undoing."""
+        if view.toolkit_installed:
+            desired.write(
+                self._where.desired_dir, desired.Desired(TOOLKIT, view.boot_id, config=desired.AWAY)
+            )
+        else:
             desired.remove(self._where.desired_dir, TOOLKIT)
 
     def _keep_pause(self, view: View) -> None:

@@ -227,7 +227,11 @@ class Daemon:
         folder = self._settings.desired_dir
         if not folder:
             return Desired(NAME, self._boot)
-        return desired.find(self._root.join(folder), NAME, self._boot)
+        wish = desired.find(self._root.join(folder), NAME, self._boot)
+        if wish is not None and wish.config == desired.AWAY:
+            self._was_wanted = True  # by us or by an earlier process, whose work it is to undo
+            return None
+        return wish
 
     def _grant(self, wish: Desired) -> str | None:
         """Id of the change that is granted; None where nobody grants: no node agent, or a fresh node."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import signal
 
 import pytest
 
-from gpuready_sim.client import CONFIG_MAPS, DAEMON_SETS, NODES, PODS, Object
+from gpuready_sim.client import CONFIG_MAPS, DAEMON_SETS, EVENTS, NODES, PODS, Object
 
 from .cluster import DRIVER, GPU, GPU_NODES, NODE, NVML_ENV, OWN_IMAGE, POLICIES, RealCluster, devices, links
 
@@ -48,6 +50,14 @@ async def test_a_policy_makes_a_real_node_whole(cluster: RealCluster) -> None:
     assert node["metadata"]["labels"]["nvidia.com/gpu.product"] == "NVIDIA-L4"
     assert node["metadata"]["labels"]["nvidia.com/gpu.deploy.driver"] == "pre-installed"
     assert (await cluster.condition("True"))["reason"] == "ChainWhole"
+
+
+async def test_a_start_without_trouble_warns_of_nothing(cluster: RealCluster) -> None:
+    events, _ = await cluster.client.list(EVENTS)
+    ours = [event for event in events if event["involvedObject"].get("namespace") == NAMESPACE]
+    said = [event for event in ours if event["type"] != "Normal"]
+    assert ours
+    assert [(event["involvedObject"]["name"], event["reason"], event["message"]) for event in said] == []
 
 
 async def test_the_gpu_node_says_what_is_there(cluster: RealCluster) -> None:
@@ -138,6 +148,80 @@ async def test_after_a_restart_of_the_kubelet_the_plugin_is_back_and_pods_run_on
     seen = await cluster.until_phase(pod, "Running")
     assert seen["status"]["containerStatuses"][0]["restartCount"] == 0
     await cluster.delete(pod)
+
+
+async def test_after_a_restart_of_containerd_alone_plugin_and_pods_are_the_same(cluster: RealCluster) -> None:
+    pod = await cluster.until_phase(await cluster.run("sleep", "infinity", gpus=1), "Running")
+    plugins, registrations = await plugin_pods(cluster), await cluster.registrations()
+
+    await cluster.node.restart_containerd()
+
+    assert await cluster.printed("ls", "/dev", gpus=3)
+    assert lives(await cluster.until_phase(pod, "Running")) == lives(pod)
+    assert [lives(one) for one in await plugin_pods(cluster)] == [lives(one) for one in plugins]
+    assert await cluster.registrations() == registrations
+    await cluster.condition("True", "ChainWhole")
+    await cluster.delete(pod)
+
+
+async def test_a_plugin_that_died_while_the_kubelet_was_away_is_back_with_it(cluster: RealCluster) -> None:
+    pod = await cluster.until_phase(await cluster.run("sleep", "infinity", gpus=1), "Running")
+
+    await cluster.node.stop_kubelet()
+    kill_the_plugin(cluster)
+    await cluster.node.start_kubelet()
+
+    await cluster.until_registered(1)
+    await cluster.until_allocatable(4)
+    assert await cluster.printed("ls", "/dev", gpus=3)
+    assert lives(await cluster.until_phase(pod, "Running")) == lives(pod)
+    await cluster.delete(pod)
+
+
+async def test_a_plugin_that_is_killed_while_pods_are_admitted_gives_no_gpu_twice(
+    cluster: RealCluster,
+) -> None:
+    for wait_s in (0.0, 0.1):  # no more: each time the kubelet waits longer before it starts the plugin anew
+        registered = await cluster.registrations()
+        pods = [await cluster.run("sleep", "infinity", gpus=2) for _ in range(2)]
+        await asyncio.sleep(wait_s)
+        kill_the_plugin(cluster)
+        ends = [
+            await cluster.wait(PODS, one["metadata"]["name"], is_running_or_refused, "default")
+            for one in pods
+        ]
+        for end in ends:
+            if end["status"]["phase"] == "Failed":
+                assert end["status"]["reason"] == "UnexpectedAdmissionError"
+        await cluster.until_registered(registered + 1)
+        await cluster.until_allocatable(4)
+        running = sum(end["status"]["phase"] == "Running" for end in ends)
+        await cluster.gpu_node(
+            lambda g, held=2 * running: sum(row.get("allocated", 0) for row in devices(g).values()) == held
+        )
+        for one in pods:
+            await cluster.delete(one)
+    await cluster.condition("True", "ChainWhole")
+    assert await cluster.printed("ls", "/dev", gpus=4)
+
+
+async def plugin_pods(cluster: RealCluster) -> list[Object]:
+    return (await cluster.client.list(PODS, NAMESPACE, label_selector=f"app={PLUGIN}"))[0]
+
+
+def lives(pod: Object) -> list[tuple[str, int]]:
+    return [(row["containerID"], row["restartCount"]) for row in pod["status"]["containerStatuses"]]
+
+
+def kill_the_plugin(cluster: RealCluster) -> None:
+    found = cluster.node.pids("device-plugin")
+    assert found
+    for pid in found:
+        os.kill(pid, signal.SIGKILL)
+
+
+def is_running_or_refused(pod: Object) -> bool:
+    return pod["status"].get("phase") in ("Running", "Failed")
 
 
 async def test_a_plugin_that_is_killed_comes_back(cluster: RealCluster) -> None:

@@ -151,6 +151,20 @@ def test_all_that_is_missing_is_named_with_the_packages_that_have_it(
     assert "runc busybox-static" in caught.value.next_step
 
 
+def test_of_version_2_alone_no_controller_of_devices_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "cgroup.controllers").write_text("cpuset cpu io memory hugetlb pids\n")
+    monkeypatch.setattr(leftovers, "_hierarchies", lambda: iter([(tmp_path, ["rw"])]))
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    assert [text for text in requirements._missing() if "cgroup" in text] == []
+
+    old = tmp_path / "version-1"
+    old.mkdir()
+    monkeypatch.setattr(leftovers, "_hierarchies", lambda: iter([(tmp_path, ["rw"]), (old, ["freezer"])]))
+    assert [text for text in requirements._missing() if "cgroup" in text] == ["no cgroup controller devices"]
+
+
 def test_the_view_refuses_to_live_in_everybodys_namespace(tmp_path: Path) -> None:
     """Its end kills all that lives there."""
     argv = [sys.executable, "-m", "gpuready_sim.kubernetes.node.view", str(tmp_path), "198.18.0.1"]

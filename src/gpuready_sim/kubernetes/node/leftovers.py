@@ -36,6 +36,11 @@ def controllers() -> set[str]:
     return found
 
 
+def is_unified() -> bool:
+    """Version 2 alone is mounted; beside version 1 it has only what nobody has bound to that."""
+    return all((place / "cgroup.controllers").exists() for place, _ in _hierarchies())
+
+
 def is_writable() -> bool:
     return all(os.access(place, os.W_OK) for place, _ in _hierarchies())
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -22,6 +24,8 @@ from gpuready_sim.kubernetes.node.settings import NodeSettings
 
 START_S = 120.0
 _POLL_S = 0.05
+# Ended by a signal it is started anew; its containers' shims stay, being children of the same launcher.
+_AGAIN = 'while "$@"; do :; done'
 _NAMESPACE = "k8s.io"  # where containerd keeps what belongs to the kubelet
 
 
@@ -128,6 +132,42 @@ class RealNode:
         await self._kubelet.start()
         await self._wait("the kubelet", lambda: _exists(socket))
 
+    async def restart_containerd(self) -> None:
+        """As `systemctl restart containerd`: containers run on. Returns when it answers again."""
+        before = self._containerds()
+        for pid in before:
+            os.kill(pid, signal.SIGTERM)
+        await self._wait("another containerd", lambda: self._is_another(before))
+        await self._wait("containerd", self._answers)
+
+    def _containerds(self) -> set[int]:
+        program = self._program("containerd")
+        return {pid for pid in self.pids(program) if _words_of(pid)[:1] == [program]}
+
+    async def _is_another(self, before: set[int]) -> bool:
+        return bool(self._containerds() - before)
+
+    async def _answers(self) -> bool:
+        try:
+            await self._run([self._program("ctr"), "--address", settings.CONTAINERD_SOCKET, "version"])
+        except ProcessError:
+            return False
+        return True
+
+    def pids(self, word: str) -> list[int]:
+        """Processes on this node's host or in its pods that have this word on their command line."""
+        found = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+        return [pid for pid in found if word in _words_of(pid) and self._is_here(pid)]
+
+    def _is_here(self, pid: int) -> bool:
+        assert self._settings is not None
+        try:
+            if f"/{self._settings.cgroup}/" in Path(f"/proc/{pid}/cgroup").read_text():
+                return True
+            return os.path.samestat(os.stat(f"/proc/{pid}/ns/mnt"), os.stat(f"/proc/{self._view_pid}/ns/mnt"))
+        except OSError:
+            return False  # it has ended
+
     def _build_machine(self) -> None:
         root = self.directory / "root"
         root.mkdir(exist_ok=True)
@@ -175,7 +215,8 @@ class RealNode:
         conflist = self.path("/etc/cni/net.d/10-gpuready-sim.conflist")
         conflist.parent.mkdir(parents=True, exist_ok=True)
         conflist.write_text(settings.network(self._settings))
-        self._containerd = self._inside("containerd", [self._program("containerd"), "--config", str(config)])
+        argv = [self._program("containerd"), "--config", str(config)]
+        self._containerd = self._inside("containerd", ["sh", "-c", _AGAIN, "sh", *argv])
         await self._containerd.start()
         await self._wait("containerd", lambda: _exists(self.path(settings.CONTAINERD_SOCKET)))
 
@@ -239,6 +280,14 @@ class RealNode:
             node = await client.find(NODES, self.name)
         conditions = ((node or {}).get("status") or {}).get("conditions") or []
         return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
+def _words_of(pid: int) -> list[str]:
+    """[] for a process that has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return []
 
 
 async def _exists(path: Path) -> bool:

@@ -13,7 +13,7 @@ IMAGE_PYTHON ?= 3.13
 IMAGE_ARCH ?= $(shell uname -m)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-node kubernetes containerd conformance e2e check bench bench-scale wheels image image-bases sim down format stubs crds chart requirements picture clean
+.PHONY: help setup demo test test-node kubernetes containerd conformance e2e soak check bench bench-scale wheels image image-bases sim down format stubs crds chart requirements picture clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ conformance: setup ## the same expectations of the simulator's API server and of
 
 e2e: setup ## one GPU end to end on a real node: kubelet, containerd, runc (after `make kubernetes`; needs root)
 	$(BIN)/python -m pytest tests/e2e -rs
+
+soak: setup ## kill-anywhere rounds and long streams, SOAK_S=180 seconds of them; SOAK_SEED tells a story again
+	$(BIN)/python -m pytest tests/soak -rs --capture=no
 
 check: setup ## lint, format, types, imports, generated files up to date
 	$(BIN)/ruff check .

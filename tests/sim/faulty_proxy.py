@@ -170,6 +170,7 @@ class FaultyProxy:
         self._tls: ssl.SSLContext | None = None
         self.rules: list[Rule] = []
         self.calls: list[Done] = []
+        self._under_way: set[Exchange] = set()
         self.port = 0
 
     @classmethod
@@ -216,6 +217,11 @@ class FaultyProxy:
         await self.stop()
         await asyncio.sleep(away_s)
         await self.start(self._tls, self.port)
+
+    def cut_all(self) -> None:
+        """Every connection of a watch ends, without a word."""
+        for exchange in [each for each in self._under_way if each.is_watch]:
+            exchange.cut()
 
     async def until(self, seen: Callable[[Done], bool], count: int = 1, *, timeout_s: float = 40) -> None:
         """So many calls like that, from now on."""
@@ -285,6 +291,7 @@ class FaultyProxy:
         exchange = Exchange(self, request, done)
         rule = next((rule for rule in list(self.rules) if rule.takes(call)), None)
         answer_lost = False
+        self._under_way.add(exchange)
         try:
             if rule is None:
                 return await exchange.passed()
@@ -294,6 +301,7 @@ class FaultyProxy:
             answer_lost = not exchange.is_watch
             return exchange.cut()
         finally:
+            self._under_way.discard(exchange)
             is_closing = request.transport is None or request.transport.is_closing()
             # A fault of an earlier call has closed this one's connection, be this one faulty or not.
             if answer_lost or (is_closing and not done.fault):

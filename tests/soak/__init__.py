@@ -1,0 +1,1 @@
+"""Long and random: whatever is killed, refused or lost on the way, the end is the same (`make soak`)."""

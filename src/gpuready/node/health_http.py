@@ -11,17 +11,33 @@ from gpuready.log import Logger
 Check = Callable[[], tuple[bool, str]]  # (fine, one line why)
 
 _DEADLINE_S = 5.0
+_START_S, _LOOK_S = 15.0, 0.05  # whoever is not ready by then is worth a word
 _PORT_RETRY_S = 0.5  # nothing tells that a port is free again
 
 
-async def serve_health(host: str, port: int, *, healthy: Check, ready: Check) -> asyncio.Server:
-    """Listen; 200 when the check is fine, else 503, the reason as text. Close the server to stop."""
+async def serve_health(
+    host: str, port: int, *, healthy: Check, ready: Check, patience_s: float = 0.0
+) -> asyncio.Server:
+    """Listen; 200 when the check is fine, else 503, the reason as text. Close the server to stop.
+
+    patience_s   before it is ready for the first time, an answer waits so long for that: a kubelet writes a
+                 Warning for each 503. Less than the probe's own time-out
+    """
     checks = {"/healthz": healthy, "/readyz": ready}
+    loop = asyncio.get_running_loop()
+    patient_until = loop.time() + _START_S
+
+    async def wait_for_the_start() -> None:
+        until = min(patient_until, loop.time() + patience_s)
+        while not ready()[0] and loop.time() < until:
+            await asyncio.sleep(_LOOK_S)
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(_DEADLINE_S):
                 head = await reader.readuntil(b"\r\n\r\n")
+                if b" /readyz" in head.split(b"\r\n", 1)[0]:
+                    await wait_for_the_start()
                 writer.write(_response(head, checks))
                 await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):

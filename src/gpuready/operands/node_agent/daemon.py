@@ -66,6 +66,7 @@ async def _serve(settings: Settings, root: Root) -> None:
         names.NODE_AGENT_HEALTH_PORT,
         healthy=agent.is_healthy,
         ready=agent.is_ready,
+        patience_s=2.0,
     )
     try:
         await agent.run()

@@ -150,7 +150,7 @@ def class_of(facts: DriverFacts) -> DriverClass:
     verdict = judge(facts)
     if verdict.state is State.BROKEN and verdict.reason == "DriverNotLoaded":
         return DriverClass.NOT_LOADED
-    by_state = {
+    by_state: dict[str, DriverClass] = {
         State.OK: DriverClass.OK,
         State.DEGRADED: DriverClass.WARN,
         State.WAITING: DriverClass.WAITING,

@@ -5,13 +5,14 @@ Pure. A node agent, the controller and the tools all summarise here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpuready.chain.device_plugin import DISABLED, OPTED_OUT
 from gpuready.chain.verdict import Link, State, Verdict
 
 ORDER = tuple(Link)
+_PLACES: Mapping[str, int] = {link: place for place, link in enumerate(ORDER)}
 WHOLE_REASON = "ChainWhole"
 # What `kubectl get gpunodes` and `gpuready status` show of a link.
 COLUMN_LINKS = {
@@ -20,7 +21,7 @@ COLUMN_LINKS = {
     "plugin": Link.DEVICE_PLUGIN,
     "cuda": Link.CUDA,
 }
-_CONDITION_OF = {State.BROKEN: "False", State.WAITING: "False"}
+_CONDITION_OF: Mapping[str, str] = {State.BROKEN: "False", State.WAITING: "False"}
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,8 @@ class Readiness:
 
 
 def in_order(verdicts: Iterable[Verdict]) -> list[Verdict]:
-    return sorted(verdicts, key=lambda verdict: ORDER.index(verdict.link))
+    """As a node comes up; links that only a newer node agent knows come last."""
+    return sorted(verdicts, key=lambda verdict: _PLACES.get(verdict.link, len(_PLACES)))
 
 
 def first_broken(verdicts: Iterable[Verdict]) -> Verdict | None:
@@ -42,8 +44,12 @@ def first_broken(verdicts: Iterable[Verdict]) -> Verdict | None:
 
 
 def first_remark(verdicts: Iterable[Verdict]) -> Verdict | None:
-    """The first link that is whole and has something to say."""
-    return next((verdict for verdict in in_order(verdicts) if verdict.state is State.DEGRADED), None)
+    """The first link that is whole and has something to say, or says what we do not understand."""
+    return next((each for each in in_order(verdicts) if _is_remark(each)), None)
+
+
+def _is_remark(verdict: Verdict) -> bool:
+    return verdict.state is State.DEGRADED or not verdict.is_understood
 
 
 def withheld(verdicts: Iterable[Verdict]) -> Verdict | None:
@@ -56,7 +62,7 @@ def _is_unwanted(verdict: Verdict) -> bool:
 
 
 def columns(verdicts: Iterable[Verdict]) -> dict[str, str]:
-    """driver, runtime, plugin, cuda -> ok | degraded | broken | waiting | "-"."""
+    """driver, runtime, plugin, cuda -> ok | degraded | broken | waiting | "-", or a newer agent's word."""
     by_link = {verdict.link: verdict for verdict in verdicts}
     return {name: column(by_link.get(link)) for name, link in COLUMN_LINKS.items()}
 
@@ -68,7 +74,7 @@ def column(verdict: Verdict | None) -> str:
 def reason(verdicts: Sequence[Verdict]) -> str:
     """The REASON column: why it is broken, waiting or not wanted, else what is worth saying, else nothing."""
     telling = first_broken(verdicts) or withheld(verdicts) or first_remark(verdicts)
-    return telling.reason if telling else ""
+    return (telling.reason or str(telling.state)) if telling else ""
 
 
 def readiness(verdicts: Sequence[Verdict]) -> Readiness:

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, Self, TypeVar
+
+_Known = TypeVar("_Known", bound=StrEnum)
 
 
 class Link(StrEnum):
@@ -35,14 +37,15 @@ class State(StrEnum):
 class Verdict:
     """One link's state with its reason.
 
+    link, state   a word that only a newer node agent knows stays the word that it is
     reason     CamelCase, stable: conditions and tests use it
     message    one sentence that names node, device, version or path
     evidence   facts as they were read, most telling first
     next_step  what to do; empty when the link is whole
     """
 
-    link: Link
-    state: State
+    link: Link | str
+    state: State | str
     reason: str
     message: str
     evidence: tuple[str, ...] = ()
@@ -51,6 +54,11 @@ class Verdict:
     @property
     def is_whole(self) -> bool:
         return self.state in (State.OK, State.DEGRADED)
+
+    @property
+    def is_understood(self) -> bool:
+        """False when a newer node agent says more of the link than we know: whole or not, we cannot tell."""
+        return isinstance(self.state, State)
 
     @property
     def holds_up(self) -> bool:
@@ -73,10 +81,14 @@ class Verdict:
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Self:
         return cls(
-            link=Link(row["link"]),
-            state=State(row["state"]),
+            link=_word(Link, row["link"]),
+            state=_word(State, row["state"]),
             reason=row.get("reason", ""),
             message=row.get("message", ""),
             evidence=tuple(row.get("evidence", ())),
             next_step=row.get("nextStep", ""),
         )
+
+
+def _word(known: type[_Known], word: str) -> _Known | str:
+    return known(word) if word in list(known) else word

@@ -16,9 +16,13 @@ from gpuready.chain.verdict import Link, State, Verdict
 from gpuready.tools import placement
 from gpuready.tools.placement import Object, labels_of, name_of
 
-OPERAND_OF = {Link.DRIVER: "driver", Link.TOOLKIT: "toolkit", Link.DEVICE_PLUGIN: "device-plugin"}
+OPERAND_OF: Mapping[str, str] = {
+    Link.DRIVER: "driver",
+    Link.TOOLKIT: "toolkit",
+    Link.DEVICE_PLUGIN: "device-plugin",
+}
 # Verdicts that would be another one if the operand's pod ran as it should.
-_NEED_THE_POD = {
+_NEED_THE_POD: Mapping[str, Sequence[str]] = {
     Link.DRIVER: ("DriverInstalling",),
     Link.TOOLKIT: ("ToolkitNotStarted", "ToolkitNotReady", "ToolkitWorking"),
     Link.DEVICE_PLUGIN: (

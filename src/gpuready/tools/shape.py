@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gpuready.chain.verdict import Link, State
 from gpuready.shape import Each, Needed
 
 _META = Needed(
@@ -73,8 +72,8 @@ _DAEMONSET = Needed(
 )
 _VERDICT = Needed(
     {
-        "link": Link,
-        "state": State,
+        "link": str,  # a newer node agent may know more links and states than `Link` and `State`
+        "state": str,
         "reason": str,
         "message": str,
         "evidence": [str],

@@ -55,8 +55,8 @@ def doctor(tmp_path: Path, content: str) -> int:
             {"gpunodes": [gpu_node("g1", gpus="many")]},
             'gpunodes[0].status.gpus must be a whole number, and is "many"',
         ),  # type: ignore[arg-type]
-        ({"gpunodes": [gpu_node("g1", link("warp-drive"))]}, "must be one of reporting, discovery, driver"),
-        ({"gpunodes": [gpu_node("g1", link("driver", "splendid"))]}, "must be one of ok, degraded"),
+        ({"gpunodes": [gpu_node("g1", link(7))]}, "gpunodes[0].status.chain[5].link must be a text"),  # type: ignore[arg-type]
+        ({"gpunodes": [gpu_node("g1", link("driver", 7))]}, "status.chain[1].state must be a text"),  # type: ignore[arg-type]
     ],
 )
 def test_a_malformed_bundle_is_refused_in_words(
@@ -68,6 +68,15 @@ def test_a_malformed_bundle_is_refused_in_words(
     assert "is not a bundle" in told
     assert why in told
     assert "--save-bundle" in told
+
+
+def test_a_bundle_may_hold_links_and_states_of_a_newer_node_agent(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    newer = gpu_node("g1", link("fabric", "broken", "NoFabric", "no manager"), link("driver", "splendid"))
+
+    assert doctor(tmp_path, json.dumps({**whole(), "gpunodes": [newer]})) == 1
+    assert "FAIL  node/g1  fabric  no manager" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,19 @@ def test_a_roll_out_that_a_runtime_has_stopped_is_a_problem_of_its_own() -> None
     ]
 
 
+def test_a_state_that_only_a_newer_node_agent_knows_is_told_with_its_word() -> None:
+    cooling = link("driver", "cooling\x07", reason="", message="90 C")
+    report = report_of(cluster(node("g1", gpus=8), gpu_nodes=[gpu_node("g1", cooling)]))
+
+    assert text.report_text(report).splitlines() == [
+        "warn  node/g1  driver  this gpuready does not know the state that its node agent reports: "
+        "cooling\\x07: 90 C",
+        "      next  use a gpuready of the operator's version",
+        "1 warning",
+    ]
+    assert "cooling\\x07 driver         90 C" in text.node_text(report.rows[0], report)
+
+
 def test_only_the_first_broken_link_of_a_node_is_a_finding() -> None:
     (finding,) = findings(
         cluster(node("g1", gpus=8), gpu_nodes=[gpu_node("g1", WAITING_PLUGIN, MISMATCH, healthy=0)])

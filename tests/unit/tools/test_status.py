@@ -111,3 +111,25 @@ def test_the_live_table_says_the_same_in_words() -> None:
     shown = console.export_text()
     assert "DriverLibraryMismatch" in shown
     assert "broken" in shown
+
+
+def test_links_and_states_of_a_newer_node_agent_are_shown_as_it_calls_them() -> None:
+    fabric = link("fabric", "broken", "NoFabric", "no manager")
+    cooling = link("driver", "cooling\x1b[31m", "TooHot", "90 C")
+
+    assert table.plain(rows_of(seen(fabric)), []).splitlines()[2].split() == [
+        *("gpu-01", "ok", "-", "ok", "-"),
+        *("8", "0", "8", "NoFabric"),
+    ]
+    assert table.plain(rows_of(seen(cooling)), []).splitlines()[2].split() == [
+        *("gpu-01", "cooling\\x1b[31m", "-", "ok", "-"),
+        *("8", "0", "8", "TooHot"),
+    ]
+
+
+def test_a_known_broken_link_goes_before_one_that_only_a_newer_node_agent_knows() -> None:
+    fabric = link("fabric", "broken", "NoFabric", "no manager")
+
+    [row] = [row for row in rows_of(seen(fabric, MISMATCH)) if row.name == "gpu-01"]
+
+    assert row.reason == "DriverLibraryMismatch"

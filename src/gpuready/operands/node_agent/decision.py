@@ -69,7 +69,7 @@ class Judgement:
 
     verdicts: tuple[Verdict, ...]
     owner: Owner
-    by_link: Mapping[Link, Verdict] = field(default_factory=dict)
+    by_link: Mapping[str, Verdict] = field(default_factory=dict)
 
     def of(self, link: Link) -> Verdict:
         return self.by_link[link]

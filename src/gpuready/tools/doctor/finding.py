@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -15,7 +16,7 @@ class Severity(StrEnum):
     WAITING = "waiting"
 
 
-_OF_STATE = {
+_OF_STATE: Mapping[str, Severity] = {
     State.BROKEN: Severity.PROBLEM,
     State.WAITING: Severity.WAITING,
     State.DEGRADED: Severity.WARNING,
@@ -49,6 +50,8 @@ class Finding:
 
 def finding_of(subject: str, verdict: Verdict) -> Finding | None:
     """None for a link that is whole or was not checked."""
+    if not verdict.is_understood:
+        return _not_understood(subject, verdict)
     severity = _OF_STATE.get(verdict.state)
     if severity is None:
         return None
@@ -59,5 +62,18 @@ def finding_of(subject: str, verdict: Verdict) -> Finding | None:
         message=verdict.message,
         evidence=verdict.evidence,
         next_step=verdict.next_step,
+        link=str(verdict.link),
+    )
+
+
+def _not_understood(subject: str, verdict: Verdict) -> Finding:
+    said = f"{verdict.state}: {verdict.message}" if verdict.message else str(verdict.state)
+    return Finding(
+        subject=subject,
+        severity=Severity.WARNING,
+        reason=verdict.reason or str(verdict.state),
+        message=f"this gpuready does not know the state that its node agent reports: {said}",
+        evidence=verdict.evidence,
+        next_step="use a gpuready of the operator's version",
         link=str(verdict.link),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from gpuready.chain.verdict import State, Verdict
@@ -12,7 +12,7 @@ from gpuready.tools.doctor.finding import Finding, Severity
 from gpuready.tools.node_rows import NodeRow, unseen_lines
 from gpuready.tools.terminal import folded, joined
 
-_OF_STATE = {
+_OF_STATE: Mapping[str, str] = {
     State.OK: "ok",
     State.DEGRADED: "warn",
     State.BROKEN: "FAIL",
@@ -88,7 +88,7 @@ def counts(report: Report) -> str:
 
 
 def _verdict_lines(verdict: Verdict) -> list[str]:
-    lines = [f"{_OF_STATE[verdict.state]:<5} {verdict.link:<14} {verdict.message}"]
+    lines = [f"{_OF_STATE.get(verdict.state, verdict.state):<5} {verdict.link:<14} {verdict.message}"]
     if verdict.state in (State.OK, State.NOT_CHECKED):
         return lines
     lines += [f"      {'why':<14} {line}" for line in verdict.evidence[:_MOST_EVIDENCE]]

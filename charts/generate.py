@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from gpuready import log
 from gpuready.api import crd
 from gpuready.api.clusterpolicy import ClusterPolicySpec
 from gpuready.api.openapi import Schema, schema_of
@@ -128,11 +129,11 @@ def _widen(blocks: dict[str, Schema]) -> None:
     # The chart's words for fields that have another name, or another shape, in the policy.
     driver = _inside(blocks, "driver")
     driver["nvidiaDriverCRD"] = _object(
-        "Leave drivers to NVIDIADriver objects.",
-        enabled=_flag("Leave drivers to NVIDIADriver objects."),
-        deployDefaultCR=_flag("Write one of them, named default."),
-        driverType=_text("Its driverType.", "gpu", "vgpu", "vgpu-host-manager"),
-        nodeSelector=_free("object", "Its nodeSelector."),
+        "Drivers by NVIDIADriver objects, which gpuready does not follow yet.",
+        enabled=_flag("Must be false."),
+        deployDefaultCR=_flag("Without effect."),
+        driverType=_text("Without effect.", "gpu", "vgpu", "vgpu-host-manager"),
+        nodeSelector=_free("object", "Without effect."),
     )
     upgrade = _inside(blocks, "driver", "upgradePolicy")
     upgrade["gpuPodDeletion"] = upgrade.pop("podDeletion")
@@ -169,7 +170,7 @@ def _operator() -> Schema:
         affinity=_free("object", "Where it prefers to run."),
         resources=_object(limits=_free("object", ""), requests=_free("object", "")),
         logging=_object(
-            level=_text("debug, info, warning or error."),
+            level=_text("From which level on it writes.", *log.LEVELS),
             timeEncoding=_text("Ignored: times are ISO 8601."),
             develMode=_flag("Ignored."),
         ),

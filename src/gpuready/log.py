@@ -1,7 +1,7 @@
 """One line per event on stderr: a constant message, then the values as fields.
 
 `GPUREADY_LOG=json` prints JSON, anything else `time level message key=value …`. `GPUREADY_LOG_LEVEL` is
-debug, info (default), warning or error.
+debug, info (default), warning or error; what is none of them is told and counts as info.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from collections.abc import Mapping
 from typing import Any
 
 _SENTENCES = frozenset({"what", "why", "next_step"})  # an error may lack one of them: then it is not there
+
+
+LEVELS = ("debug", "info", "warning", "error")
 
 
 class Logger:
@@ -60,9 +63,17 @@ def set_up(*, level: str | None = None, form: str | None = None) -> None:
     handler.setFormatter(_formatter_of(form or os.environ.get("GPUREADY_LOG", "text")))
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel((level or os.environ.get("GPUREADY_LOG_LEVEL", "info")).upper())
+    asked = (level or os.environ.get("GPUREADY_LOG_LEVEL") or "info").lower()
+    root.setLevel((asked if asked in LEVELS else "info").upper())
     for chatty in ("grpclib", "asyncio", "aiohttp", "uvicorn"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
+    if asked not in LEVELS:
+        # No reason to stop a program that nodes wait for.
+        get_logger("log").warning(
+            "unknown log level, info is used",
+            level=asked,
+            next_step=f"set GPUREADY_LOG_LEVEL to one of {', '.join(LEVELS)}",
+        )
 
 
 def _formatter_of(form: str) -> logging.Formatter:

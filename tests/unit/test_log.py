@@ -46,6 +46,21 @@ def test_neither_can_the_message_or_the_traceback_of_a_library(log_lines) -> Non
     assert lines[-1] == r"ValueError: \x1b[2J\u202e"
 
 
+@pytest.mark.usefixtures("log_lines")
+def test_an_unknown_level_is_told_and_stops_no_program(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GPUREADY_LOG_LEVEL", "trace")
+    set_up(form="text")
+    get_logger("test").debug("unseen")
+    get_logger("test").info("seen")
+
+    told, seen = capsys.readouterr().err.splitlines()
+    assert "unknown log level, info is used  level=trace" in told
+    assert "debug, info, warning, error" in told
+    assert seen.endswith("seen")
+
+
 @pytest.fixture
 def log_lines(monkeypatch: pytest.MonkeyPatch):
     """log_lines() is what was logged so far, as the text that people read."""

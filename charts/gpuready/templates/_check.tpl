@@ -26,6 +26,31 @@
 {{- if (.Values.gpuCluster | default dict).deployCR }}
 {{- fail "gpuCluster.deployCR: gpuready has no GPUCluster. Next: set gpuCluster.deployCR=false; DRA is asked for in the ClusterPolicy" }}
 {{- end }}
+{{- if and .Values.driver.enabled .Values.driver.nvidiaDriverCRD.enabled }}
+{{- fail "driver.nvidiaDriverCRD.enabled: gpuready follows no NVIDIADriver objects yet, and no node would get a driver. Next: set driver.nvidiaDriverCRD.enabled=false and describe the driver in the values below driver; where nodes need different drivers, bring them on the nodes and set driver.enabled=false" }}
+{{- end }}
+{{- $unavailable := dict "driver.upgradePolicy.maxUnavailable" (.Values.driver.upgradePolicy | default dict).maxUnavailable "daemonsets.rollingUpdate.maxUnavailable" (.Values.daemonsets.rollingUpdate | default dict).maxUnavailable }}
+{{- range $name, $value := $unavailable }}
+{{- $text := kindIs "invalid" $value | ternary "" (toString $value) }}
+{{- if not (regexMatch "^([0-9]+|[0-9]{1,2}%|100%|)$" $text) }}
+{{- fail (printf "%s: %s is neither a number of nodes nor a percentage. Next: write it like 1 or 25%%" $name $text) }}
+{{- end }}
+{{- end }}
+{{- range $block := list "devicePlugin" "migManager" "dcgmExporter" }}
+{{- with (index $.Values $block).config }}
+{{- if and .create (not .name) }}
+{{- fail (printf "%s.config.name: the ConfigMap that %s.config.create writes needs a name. Next: give it one, or set %s.config.create=false" $block $block $block) }}
+{{- end }}
+{{- if and .create (not .data) }}
+{{- fail (printf "%s.config.data: %s.config.create writes a ConfigMap, and there is nothing to write. Next: give the data, or set %s.config.create=false and name a ConfigMap that is there" $block $block $block) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- with .Values.devicePlugin.config }}
+{{- if and .create .default (not (hasKey .data .default)) }}
+{{- fail (printf "devicePlugin.config.default: %s is none of the configurations in devicePlugin.config.data. Next: name one of %s, or leave it empty" .default (keys .data | sortAlpha | join ", ")) }}
+{{- end }}
+{{- end }}
 {{- if and .Values.operator.podDisruptionBudget.enabled (lt (int .Values.operator.replicas) 2) }}
 {{- fail "operator.podDisruptionBudget: with one replica it would block every drain of its node. Next: set operator.replicas=2" }}
 {{- end }}

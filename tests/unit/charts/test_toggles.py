@@ -138,9 +138,9 @@ REFUSED = {
     ),
     "a GPUCluster": ({"gpuCluster": {"deployCR": True}}, ["gpuCluster.deployCR=false"]),
     "rules for an absent NFD": ({"nfd": {"nodefeaturerules": True}}, ["node-feature-discovery first"]),
-    "drivers of an absent kind": (
+    "drivers by NVIDIADriver objects": (
         {"driver": {"nvidiaDriverCRD": {"enabled": True}}},
-        ["serves no NVIDIADriver", "driver.nvidiaDriverCRD.enabled=false"],
+        ["follows no NVIDIADriver", "driver.nvidiaDriverCRD.enabled=false"],
     ),
     "CRDs that nobody would delete": (
         {"operator": {"cleanupCRD": True}, "hooks": {"enabled": False}},
@@ -149,7 +149,31 @@ REFUSED = {
     "a block that is taken away": ({"driver": {"certConfig": None}}, ["driver", "certConfig"]),
     "a ConfigMap without a name": (
         {"devicePlugin": {"config": {"create": True, "data": {"any": "version: v1"}}}},
-        ["devicePlugin.config.name"],
+        ["devicePlugin.config.name", "devicePlugin.config.create=false"],
+    ),
+    "a ConfigMap with neither name nor contents": (
+        {"devicePlugin": {"config": {"create": True}}},
+        ["devicePlugin.config.name", "devicePlugin.config.create=false"],
+    ),
+    "a ConfigMap without contents": (
+        {"migManager": {"config": {"create": True, "name": "mig"}}},
+        ["migManager.config.data: ", "nothing to write", "migManager.config.create=false"],
+    ),
+    "a default that is none of the configurations": (
+        {"devicePlugin": {"config": {"create": True, "name": "x", "default": "nope", "data": {"a": "v"}}}},
+        ["devicePlugin.config.default: nope is none", "Next: name one of a"],
+    ),
+    "an upgrade budget in words": (
+        {"driver": {"upgradePolicy": {"maxUnavailable": "lots"}}},
+        ["driver.upgradePolicy.maxUnavailable: lots is neither", "1 or 25%"],
+    ),
+    "more than all nodes at once": (
+        {"daemonsets": {"rollingUpdate": {"maxUnavailable": "250%"}}},
+        ["daemonsets.rollingUpdate.maxUnavailable: 250% is neither", "1 or 25%"],
+    ),
+    "a log level that there is not": (
+        {"operator": {"logging": {"level": "trace"}}},
+        ["/operator/logging/level", "debug", "info", "warning", "error"],
     ),
 }
 

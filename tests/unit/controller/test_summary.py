@@ -30,3 +30,29 @@ def test_nodes_that_are_well_and_alike_share_what_is_known_of_them() -> None:
     assert one.spec is other.spec
     assert one.status.chain is other.status.chain
     assert (one.metadata.name, other.metadata.name) == ("a", "b")
+
+
+def test_a_field_of_a_wrong_type_is_left_out_and_named_and_the_rest_is_read() -> None:
+    """The schema leaves requests free, so anything may stand there."""
+    status = {
+        "gpus": 8,
+        "healthy": "all",
+        "requests": [{"kind": 7}, {"kind": "RestartRuntime", "id": "r1"}],
+        "chain": [{"link": "driver", "state": "ok"}],
+    }
+    raw = json.dumps({"metadata": {"name": "n"}, "spec": {"uninstall": True}, "status": status}).encode()
+
+    found = decode_gpunode(raw)
+
+    assert (found.metadata.name, found.spec) == ("n", {"uninstall": True})
+    assert (found.status.gpus, found.status.healthy) == (8, 0)
+    assert [each.id for each in found.status.requests] == ["r1"]
+    assert [each.link for each in found.status.chain] == ["driver"]
+    assert sorted(text.split(":")[0] for text in found.ignored) == ["status.healthy", "status.requests[0]"]
+
+
+@pytest.mark.parametrize("rest", ['"spec": null', '"status": []', '"spec": 5, "status": "x"'])
+def test_a_gpunode_exists_whatever_else_is_in_it(rest: str) -> None:
+    found = decode_gpunode(b'{"metadata": {"name": "n"}, ' + rest.encode() + b"}")
+
+    assert (found.metadata.name, found.spec) == ("n", {})

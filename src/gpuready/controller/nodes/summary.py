@@ -1,10 +1,15 @@
-"""What the controller keeps of a GPUNode: the verdicts in short, the spec whole, nothing else."""
+"""What the controller keeps of a GPUNode: the verdicts in short, the spec whole, nothing else.
+
+The schema leaves parts of it free, and an older agent writes what it knows: a field of a wrong type is left
+out and named in `ignored`. The object itself is always known to exist.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 import msgspec
+from msgspec.structs import fields
 
 from gpuready.chain.verdict import Link, State
 from gpuready.kube.trimmed import Metadata, shared
@@ -63,11 +68,15 @@ class StatusSummary(msgspec.Struct, rename="camel"):
 
 
 class GPUNodeSummary(msgspec.Struct):
-    """`spec` is one object for all nodes that have the same: nobody may change it."""
+    """`spec` is one object for all nodes that have the same: nobody may change it.
+
+    ignored   what could not be read of it, with why
+    """
 
     metadata: Metadata
     spec: dict[str, Any] = {}
     status: StatusSummary = msgspec.field(default_factory=StatusSummary)
+    ignored: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """An agent is done with one spec; a policy that came back meanwhile has made another."""
@@ -98,15 +107,60 @@ class _Wire(msgspec.Struct):
     status: StatusSummary = msgspec.field(default_factory=StatusSummary)
 
 
+class _Loose(msgspec.Struct):
+    metadata: Metadata
+    spec: Any = msgspec.field(default_factory=dict)
+    status: Any = None
+
+
 _decode = msgspec.json.Decoder(_Wire).decode
+_decode_loose = msgspec.json.Decoder(_Loose).decode
 _decode_spec = msgspec.json.Decoder(dict[str, Any]).decode
 _SPECS_LIMIT = 1_000
 _specs: dict[bytes, dict[str, Any]] = {}
 
 
 def decode_gpunode(raw: bytes) -> GPUNodeSummary:
-    wire = _decode(raw)
-    return GPUNodeSummary(wire.metadata, _shared_spec(bytes(wire.spec)), wire.status)
+    """raises  msgspec.DecodeError for what is no object with a name"""
+    try:
+        wire = _decode(raw)
+        return GPUNodeSummary(wire.metadata, _shared_spec(bytes(wire.spec)), wire.status)
+    except msgspec.ValidationError:
+        return _what_can_be_read(_decode_loose(raw))
+
+
+def _what_can_be_read(wire: _Loose) -> GPUNodeSummary:
+    ignored: list[str] = []
+    if not isinstance(wire.spec, dict):
+        ignored.append("spec: it is no object")
+    status = wire.status if isinstance(wire.status, dict) else {}
+    found: dict[str, Any] = {}
+    for field in fields(StatusSummary):
+        if field.encode_name not in status:
+            continue
+        path, value = f"status.{field.encode_name}", status[field.encode_name]
+        rows = field.type.__args__[0] if isinstance(value, list) and field.name in _LISTS else None
+        if rows is None:
+            kept = _converted(value, field.type, path, ignored)
+        else:
+            each = [_converted(row, rows, f"{path}[{at}]", ignored) for at, row in enumerate(value)]
+            kept = tuple(row for row in each if row is not None)
+        if kept is not None:
+            found[field.name] = kept
+    spec = wire.spec if isinstance(wire.spec, dict) else {}
+    return GPUNodeSummary(wire.metadata, spec, StatusSummary(**found), tuple(ignored[:_MOST_IGNORED]))
+
+
+_LISTS = ("chain", "operands", "requests")
+_MOST_IGNORED = 5
+
+
+def _converted(value: Any, type_: Any, path: str, ignored: list[str]) -> Any:
+    try:
+        return msgspec.convert(value, type_)
+    except msgspec.ValidationError as exc:
+        ignored.append(f"{path}: {exc}")
+        return None
 
 
 def _shared_spec(text: bytes) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from gpuready.controller.nodes.driver_pod import config_of, driver_trouble
 from gpuready.controller.nodes.grants import Grant, RollOut, asks, granted_to, holds_gpus, request_of
 from gpuready.controller.nodes.silence import silence_of
 from gpuready.controller.nodes.summary import DriverSummary, GPUNodeSummary
-from gpuready.controller.nodes.uninstall import Uninstaller
+from gpuready.controller.nodes.uninstall import Uninstaller, new_gpu_node
 from gpuready.controller.rounds import Round
 from gpuready.kube.client import KubeClient
 from gpuready.kube.errors import AlreadyExists, NotFound
@@ -206,15 +206,8 @@ class NodesLoop(Loop):
         return self._source[1]
 
     async def _create(self, node: Node, spec: Spec) -> None:
-        owner = {"apiVersion": "v1", "kind": "Node", "name": node.metadata.name, "uid": node.metadata.uid}
-        body: dict[str, Any] = {
-            "apiVersion": names.GPU_NODE_API,
-            "kind": names.GPU_NODE_KIND,
-            "metadata": {"name": node.metadata.name, "ownerReferences": [owner]},
-            "spec": spec,
-        }
         try:
-            await self._client.create(GPU_NODES, body)
+            await self._client.create(GPU_NODES, new_gpu_node(node, spec))
         except AlreadyExists:
             return  # the watch brings it, and the next pass compares
         self._log.info("GPUNode created", node=node.metadata.name)
@@ -280,6 +273,8 @@ class NodesLoop(Loop):
     def _on_gpu_node(self, old: GPUNodeSummary | None, new: GPUNodeSummary | None) -> None:
         gone = new if new is not None else old
         assert gone is not None
+        if new is not None and new.ignored and (old is None or old.ignored != new.ignored):
+            self._log.warning("GPUNode not read whole", node=new.metadata.name, ignored=list(new.ignored))
         if (
             old is None
             or new is None

@@ -428,6 +428,7 @@ class PolicyLoop(Loop):
 
     def _listen(self) -> None:
         self._caches.contact.on_change = self._wake
+        self._nodes.uninstaller.on_given_up = self._wake
         for loop in self._others:
             loop.troubles.on_change = self._wake
         caches = self._caches

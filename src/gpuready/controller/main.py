@@ -157,10 +157,14 @@ async def _serve(
         return 200, CONTENT_TYPE, metrics.exposition()
 
     for_metrics, for_checks = listeners
+    page = http.kept_for(_PAGE_KEPT_S, exposition)
     checks = http.Application({"/healthz": health, "/readyz": ready})
     async with asyncio.TaskGroup() as group:
-        group.create_task(http.serve(http.Application({"/metrics": exposition}), for_metrics))
+        group.create_task(http.serve(http.Application({"/metrics": page}), for_metrics))
         group.create_task(http.serve(checks, for_checks))
+
+
+_PAGE_KEPT_S = 0.5  # whoever asks more often than that is shown the same page
 
 
 def _number(env: Mapping[str, str], name: str, default: float) -> float:

@@ -197,9 +197,11 @@ def ours_runs(component: str) -> dict[str, str]:
 class PlannedOperand:
     """A task of the original that has no code here yet: listed in the status, never silently ignored.
 
+    instead  what to do until then; no image that a policy could name helps
     fields   paths under spec that only it would read
     """
 
     name: str
     enabled: Callable[[ClusterPolicy], bool]
+    instead: str
     fields: tuple[str, ...] = ()

@@ -62,11 +62,13 @@ NOT_IMPLEMENTED: tuple[PlannedOperand, ...] = (
     PlannedOperand(
         "driver-upgrade",
         lambda policy: policy.spec.driver.enabled and policy.spec.driver.upgrade_policy.auto_upgrade,
+        "drain each node that runs another driver than the policy asks for, and delete its driver's pod",
         ("driver.upgradePolicy",),
     ),
     PlannedOperand(
         "sandbox-workloads",
         lambda policy: policy.spec.sandbox_workloads.enabled,
+        "set sandboxWorkloads.enabled=false, and keep GPUs for virtual machines on nodes of another operator",
         (
             *("sandboxWorkloads", "sandboxDevicePlugin", "kataSandboxDevicePlugin", "vgpuManager"),
             *("vgpuDeviceManager", "vfioManager", "kataManager", "ccManager"),

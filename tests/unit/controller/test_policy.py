@@ -568,7 +568,11 @@ def test_an_automatic_upgrade_is_listed_as_not_implemented():
     result = status(
         deployed(), gpu_nodes=[gpu_node()], spec={"driver": {"upgradePolicy": {"autoUpgrade": True}}}
     )
-    assert {row["name"]: row["reason"] for row in result["operands"]}["driver-upgrade"] == "NotImplemented"
+    row = next(row for row in result["operands"] if row["name"] == "driver-upgrade")
+    assert row["reason"] == "NotImplemented"
+    assert "drain each node" in row["message"]
+    assert "delete its driver's pod" in row["message"]
+    assert "image" not in row["message"], "there is none that would upgrade drivers"
     assert "driver-upgrade" in result["conditions"][2]["message"]
 
 
@@ -659,8 +663,9 @@ def test_a_node_that_joins_later_does_not_take_ready_back():
 def test_what_has_no_code_yet_is_listed_and_does_not_hold_up_the_rest():
     result = status(deployed(), gpu_nodes=[gpu_node()], spec={"dcgm": {"enabled": True}})
     assert result["state"] == "ready"
-    rows = {row["name"]: row["reason"] for row in result["operands"]}
-    assert rows["dcgm"] == "NotImplemented"
+    row = next(row for row in result["operands"] if row["name"] == "dcgm")
+    assert row["reason"] == "NotImplemented"
+    assert "name an image to run the original's" in row["message"]
     assert result["conditions"][2]["type"] == "NotImplemented"
     assert "dcgm" in result["conditions"][2]["message"]
     assert "not installed by this version: dcgm" in result["conditions"][0]["message"]

@@ -262,8 +262,14 @@ def not_implemented_row(name: str) -> Row:
         "ready": 0,
         "flavour": "own",
         "reason": "NotImplemented",
-        "message": "gpuready has no program of its own for it yet; name an image to run the original's",
+        "message": f"gpuready has no program of its own for it yet; next: {_instead_of(name)}",
     }
+
+
+def _instead_of(name: str) -> str:
+    """An operand has an image of the original's; what is only planned has none that a policy could name."""
+    planned = {each.name: each.instead for each in registry.NOT_IMPLEMENTED}
+    return planned.get(name, "name an image to run the original's")
 
 
 def some(names_: Iterable[str]) -> str:

@@ -6,6 +6,7 @@ import importlib
 import os
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar
 
 import click
@@ -18,10 +19,14 @@ FOUND_NOTHING, FOUND_SOMETHING, COULD_NOT_LOOK = 0, 1, 2
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line; errors are printed as what, why, next step (a traceback needs --debug)."""
+    from gpuready.tools.output import arriving
+
     try:
-        result = gpuready.main(args=list(arguments), prog_name="gpuready", standalone_mode=False)
+        with arriving():
+            result = gpuready.main(args=list(arguments), prog_name="gpuready", standalone_mode=False)
     except click.ClickException as exc:
-        exc.show()
+        with suppress(OSError):
+            exc.show()
         return COULD_NOT_LOOK
     except click.Abort:
         return 130
@@ -30,7 +35,8 @@ def run(arguments: Sequence[str]) -> int:
     except GPUReadyError as exc:
         if "--debug" in arguments:
             raise
-        _print_error(exc)
+        with suppress(OSError):  # there is nowhere left to say it: the status stays
+            _print_error(exc)
         return COULD_NOT_LOOK
     return int(result or 0)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -18,6 +19,7 @@ from gpuready.controller.labelling import loop as labelling
 from gpuready.controller.labelling.loop import LabellingLoop
 from gpuready.controller.loop import Loop
 from gpuready.controller.nodes.loop import NodesLoop
+from gpuready.controller.nodes.summary import decode_gpunode
 from gpuready.controller.nodes.uninstall import Uninstaller
 from gpuready.controller.policy.loop import PolicyLoop
 from gpuready.controller.policy.refusals import RETRY_S, Refusals
@@ -25,6 +27,7 @@ from gpuready.controller.schemas import ServedSchemas
 from gpuready.errors import GPUReadyError
 from gpuready.kube.errors import Away
 from gpuready.kube.events import EventRecorder
+from gpuready.kube.pace import AT_ONCE
 from gpuready.kube.resources import Resource
 
 PLUGIN = "nvidia-device-plugin-daemonset"
@@ -328,3 +331,17 @@ async def test_a_node_that_cannot_be_labelled_does_not_keep_others_from_their_gp
         making = asyncio.create_task(made.nodes.run())
         await run_until(made.labelling, lambda: "create gpunodes good" in api.sent)
         making.cancel()
+
+
+async def test_a_gpunode_that_is_changed_again_and_again_is_written_at_a_pace():
+    """Somebody flips a label, or a field of the spec, ten times a second."""
+    api = FakeApi(clusterpolicies=[policy()], nodes=[gpu_node("g1")])
+
+    async with controller(api) as made:
+        for flip in range(100):
+            changed = {"devicePlugin": {"requested": f"{flip}"}}
+            row = {"metadata": {"name": "g1", "resourceVersion": f"{flip + 1}"}, "spec": changed}
+            made.caches.gpu_nodes._put("g1", decode_gpunode(json.dumps(row).encode()))
+            await made.nodes.reconcile("g1")
+
+    assert api.sent.count("patch gpunodes g1") == AT_ONCE

@@ -31,6 +31,7 @@ from gpuready.controller.nodes.uninstall import Uninstaller, new_gpu_node
 from gpuready.controller.rounds import Round
 from gpuready.kube.client import KubeClient
 from gpuready.kube.errors import AlreadyExists, NotFound
+from gpuready.kube.pace import Pace
 from gpuready.kube.resources import GPU_NODES
 from gpuready.kube.trimmed import Node, Pod
 from gpuready.operands.device_plugin.manifest import DAEMONSET as PLUGIN_SET
@@ -60,6 +61,7 @@ class NodesLoop(Loop):
         self._silence_s = silence_s
         self._silent_since: dict[str, float] = {}
         self._echoes, self._silence_echoes = Echoes(), Echoes()
+        self._pace = Pace()
         self._asked: Asked | None = None
         self._held_back: HeldBack = {}
         self._source: tuple[object, ConfigSource] | None = None  # made of which ConfigMap
@@ -132,11 +134,15 @@ class NodesLoop(Loop):
         spec = self._desired(node, policy, summary)
         if summary is not None and summary.spec == spec:
             return
+        if wait_s := self._pace.wait_s(name):
+            self.queue.add_after(name, wait_s)
+            return
         if summary is None:
             await self._create(node, spec)
         else:
             await self._write(summary, spec)
         self._echoes.wrote(name, version)
+        self._pace.wrote(name)
 
     def _desired(self, node: Node, policy: ClusterPolicy, summary: GPUNodeSummary | None) -> Spec:
         spec = spec_of(

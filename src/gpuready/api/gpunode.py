@@ -41,7 +41,7 @@ class DevicePluginWish(Base, frozen=True, kw_only=True):
     generation: Annotated[int, doc("The policy's generation this was resolved for.")] = 0
     error: Annotated[ConfigError | None, doc("Why `config` is not what was requested.")] = None
     requested: Annotated[str, doc("The configuration asked for by label or policy.")] = ""
-    available: Annotated[list[str], doc("The keys that the ConfigMap has.")] = []
+    available: Annotated[list[str], doc("The keys that the ConfigMap has, of many the nearest.")] = []
 
 
 class ToolkitWish(Base, frozen=True, kw_only=True):

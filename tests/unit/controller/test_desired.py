@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -165,3 +166,24 @@ def test_a_configuration_that_many_nodes_ask_for_is_read_once():
 
     assert first["config"] is second["config"]
     assert refused["error"] is again["error"]
+
+
+def test_of_thousands_of_long_keys_a_node_is_told_the_nearest():
+    """All of them would not fit into etcd, and nobody would read them."""
+    data = {f"{number:04}-{'x' * 240}": SHARED for number in range(4_500)} | {"eight-shares": SHARED}
+
+    plugin = spec(label="eight-share", data=data)
+
+    assert "eight-shares" in plugin["available"]
+    assert len(plugin["available"]) == 10
+    assert len(json.dumps(plugin)) < 8_000
+    assert len(plugin["error"]["message"]) <= 1024
+
+
+def test_a_short_list_of_keys_is_whole_and_of_a_longer_one_the_rest_is_counted():
+    few = spec(label="typo", data=dict.fromkeys(("five", "ten"), SHARED))
+    many = spec(label="k1", data={f"k{number}x": SHARED for number in range(14)})
+
+    assert "it has 'five', 'ten'" in few["error"]["message"]
+    assert few["error"]["message"].endswith("'ten'")
+    assert many["error"]["message"].endswith(" and 4 more")

@@ -21,7 +21,7 @@ from gpuready.controller.policy.status import (
     status_of,
 )
 from gpuready.operands import registry
-from gpuready.operands.contract import ClusterView, NodeFacts
+from gpuready.operands.contract import ClusterView, NodeFacts, Refusal
 
 NOW = "2026-11-29T12:00:00Z"
 UBUNTU = {
@@ -693,3 +693,15 @@ def test_the_status_says_whose_images_run(images):
     result = status(deployed(), gpu_nodes=[gpu_node()], spec={"gpuready": {"images": images}})
     flavours = {row["name"]: row["flavour"] for row in result["operands"] if row["desired"]}
     assert flavours == {"driver": "original", "device-plugin": "own"}
+
+
+def test_no_text_of_a_status_is_longer_than_a_condition_may_be():
+    plan = planned()
+    refusal = Refusal("Some", "x" * 50_000, "do this")
+    held_back = replace(plan, operands=tuple(replace(each, refusal=refusal) for each in plan.operands))
+
+    status = status_of(read(raw()), held_back, Observed([], {}), "gpu-operator", NOW)
+
+    texts = [row["message"] for row in (*status["operands"], *status["conditions"])]
+    assert max(map(len, texts)) == 1024
+    assert all(len(text) < 1024 or text.endswith("…") for text in texts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from gpuready import names
+from gpuready.chain.wording import bounded
 from gpuready.kube.client import KubeClient
 from gpuready.kube.resources import NODES
 from gpuready.kube.trimmed import Node
@@ -27,7 +28,7 @@ async def set_unknown(client: KubeClient, node: Node, why: str) -> None:
         "type": names.GPU_READY_CONDITION,
         "status": "Unknown",
         "reason": "AgentSilent",
-        "message": f"what was known of this node's GPUs may be out of date: {why}",
+        "message": bounded(f"what was known of this node's GPUs may be out of date: {why}"),
         "lastTransitionTime": now,
         "lastHeartbeatTime": now,
     }

@@ -13,11 +13,13 @@ from typing import Any
 from gpuready import names
 from gpuready.api.clusterpolicy import ClusterPolicy
 from gpuready.api.plugin_config import parse_plugin_config
+from gpuready.chain.wording import bounded, nearest
 from gpuready.errors import PolicyError
 from gpuready.kube.compare import digest
 from gpuready.operands.contract import Refusal
 
 Spec = dict[str, Any]
+_MOST_KEYS = 10  # of a ConfigMap, that are named to a node which asks for another
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class ConfigSource:
     namespace: str = names.OPERATOR_NAMESPACE
     unreadable: str = ""
     _read: dict[str, Spec] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _nearest: dict[str, list[str]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def full_name(self) -> str:
@@ -43,6 +46,12 @@ class ConfigSource:
         if key not in self._read:
             self._read[key] = self._parsed(key)
         return self._read[key]
+
+    def nearest_to(self, key: str) -> list[str]:
+        """A ConfigMap may have thousands of keys; what a node is told of must fit into its GPUNode."""
+        if key not in self._nearest:
+            self._nearest[key] = nearest(key, self.data or {}, _MOST_KEYS)
+        return self._nearest[key]
 
     def _parsed(self, key: str) -> Spec:
         try:
@@ -123,7 +132,7 @@ def _plugin_config(
             "give the operator back its rules: gpuready rbac | kubectl apply --server-side -f -",
         )
         return _kept(last, error, key, [])
-    available = sorted(source.data or {})
+    available = source.nearest_to(key)
     if source.data is None:
         error = _error(
             "ConfigMapMissing",
@@ -138,7 +147,8 @@ def _plugin_config(
     if key not in source.data:
         error = _error(
             "ConfigKeyMissing",
-            f"the ConfigMap {source.full_name} has no key {key!r}; it has {_listed(available)}",
+            f"the ConfigMap {source.full_name} has no key {key!r}; it has "
+            + _listed(available, len(source.data)),
             f"correct the node label {names.PLUGIN_CONFIG_LABEL}"
             if asked
             else "correct spec.devicePlugin.config.default",
@@ -159,8 +169,11 @@ def _kept(last: Mapping[str, Any], error: Spec, asked: str, available: list[str]
 
 
 def _error(reason: str, message: str, next_step: str) -> Spec:
-    return {"reason": reason, "message": message, "nextStep": next_step}
+    return {"reason": reason, "message": bounded(message), "nextStep": bounded(next_step)}
 
 
-def _listed(keys: list[str]) -> str:
-    return ", ".join(repr(key) for key in keys) if keys else "no keys at all"
+def _listed(keys: list[str], of: int) -> str:
+    if not keys:
+        return "no keys at all"
+    more = of - len(keys)
+    return ", ".join(repr(key) for key in keys) + (f" and {more} more" if more > 0 else "")

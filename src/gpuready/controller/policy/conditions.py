@@ -77,7 +77,7 @@ def _ready_and_error(
         )
     if missing := [row["name"] for row in operands if row["state"] == NOT_IMPLEMENTED]:
         text += f"; not installed by this version: {', '.join(missing)}"
-    return _ready("Reconciled", f"{text}; {_joined(remarks)}"[:1024] if remarks else text)
+    return _ready("Reconciled", f"{text}; {_joined(remarks)}" if remarks else text)
 
 
 def _still_hidden(active: ActivePolicy, seen: Observed) -> list[NodeView]:
@@ -102,8 +102,8 @@ def _ready(reason: str, message: str) -> tuple[Row, Row]:
 def not_ready(reason: str, message: str, ready_reason: str = "Error") -> tuple[Row, Row]:
     """`Error` is what the original gives as the reason of Ready=False; what it was is told by the other."""
     return (
-        {"type": "Ready", "status": "False", "reason": ready_reason, "message": message[:1024]},
-        {"type": "Error", "status": "True", "reason": reason, "message": message[:1024]},
+        {"type": "Ready", "status": "False", "reason": ready_reason, "message": message},
+        {"type": "Error", "status": "True", "reason": reason, "message": message},
     )
 
 
@@ -138,7 +138,7 @@ def _undiscovered_condition(seen: Observed) -> list[Row]:
         f"discovery cannot run on {', '.join(listed[:_NODES_NAMED])}{more}: the DaemonSet {daemonsets} does "
         f"not tolerate this; next: add to it the toleration {steps}"
     )
-    row = {"type": "Undiscovered", "status": "True", "reason": "DiscoveryKeptAway", "message": message[:1024]}
+    row = {"type": "Undiscovered", "status": "True", "reason": "DiscoveryKeptAway", "message": message}
     return [row]
 
 
@@ -167,7 +167,7 @@ def _upgrade_condition(active: ActivePolicy, seen: Observed) -> list[Row]:
     )
     reason = _UPGRADE_REASONS[found.held_back_by]
     type_ = names.UPGRADE_WAITING_CONDITION
-    return [{"type": type_, "status": "True", "reason": reason, "message": message[:1024]}]
+    return [{"type": type_, "status": "True", "reason": reason, "message": message}]
 
 
 _UPGRADE_REASONS = {
@@ -192,7 +192,7 @@ def _restarts_condition(seen: Observed) -> list[Row]:
         "once that node is mended, or has left the cluster"
     )
     type_ = names.RESTARTS_STOPPED_CONDITION
-    return [{"type": type_, "status": "True", "reason": "RuntimeNotBack", "message": message[:1024]}]
+    return [{"type": type_, "status": "True", "reason": "RuntimeNotBack", "message": message}]
 
 
 def _no_effect_condition(plan: Plan | None) -> list[Row]:

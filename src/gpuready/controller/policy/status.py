@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpuready import names
+from gpuready.chain.wording import bounded
 from gpuready.controller.fleet import held_up_by
 from gpuready.controller.policy.active import ActivePolicy
 from gpuready.controller.policy.conditions import CRD_OUTDATED, conditions_of, not_ready
@@ -49,7 +50,7 @@ def status_of(active: ActivePolicy, plan: Plan | None, seen: Observed, namespace
         "nodes": _nodes_row(seen),
         "conditions": conditions,
     }
-    return carried_times(status, active.raw.get("status") or {})
+    return _finished(status, active.raw.get("status") or {})
 
 
 def _ready_operands(active: ActivePolicy) -> set[str]:
@@ -71,7 +72,7 @@ def status_of_bug(active: ActivePolicy, namespace: str, message: str, now: str) 
         "observedGeneration": active.generation,
         "conditions": list(conditions),
     }
-    return carried_times(status, before)
+    return _finished(status, before)
 
 
 def ignored_status(raw: Mapping[str, Any], active_name: str, namespace: str, now: str) -> Row:
@@ -88,7 +89,7 @@ def ignored_status(raw: Mapping[str, Any], active_name: str, namespace: str, now
         "observedGeneration": generation,
         "conditions": [ready, error],
     }
-    return carried_times(status, raw.get("status") or {})
+    return _finished(status, raw.get("status") or {})
 
 
 def headline(status: Row) -> tuple[object, ...]:
@@ -118,6 +119,18 @@ def new_problem(before: Row, after: Row) -> Row | None:
 
 def _error_row(status: Mapping[str, Any]) -> Row:
     return next((row for row in status.get("conditions") or () if row["type"] == "Error"), {})
+
+
+def _finished(status: Row, before: Mapping[str, Any]) -> Row:
+    """No text of it is longer than a condition's may be."""
+    for part in ("conditions", "operands"):
+        if part in status:
+            status[part] = [_with_bounded_message(row) for row in status[part]]
+    return carried_times(status, before)
+
+
+def _with_bounded_message(row: Mapping[str, Any]) -> Row:
+    return {**row, "message": bounded(row["message"])} if "message" in row else dict(row)
 
 
 def carried_times(status: Row, before: Mapping[str, Any]) -> Row:

@@ -16,6 +16,7 @@ from gpuready.api.gpunode import GPUNodeStatus
 from gpuready.chain import driver, summary
 from gpuready.chain.driver import Owner
 from gpuready.chain.verdict import Link, Verdict
+from gpuready.chain.wording import bounded
 from gpuready.operands.node_agent.decision import Judgement, View
 
 Row = dict[str, Any]
@@ -194,7 +195,7 @@ def condition_of(judgement: Judgement, now: str) -> Row:
         "type": names.GPU_READY_CONDITION,
         "status": found.status,
         "reason": found.reason,
-        "message": found.message,
+        "message": bounded(found.message),
         "lastTransitionTime": now,
         "lastHeartbeatTime": now,
     }

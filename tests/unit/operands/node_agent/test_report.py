@@ -10,14 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.operands.node_agent.machine import device_row, inventory
 
-from gpuready.chain.driver import DriverFacts
+from gpuready.chain.driver import DriverFacts, Owner
+from gpuready.chain.verdict import Link, State, Verdict
 from gpuready.errors import UsageError
 from gpuready.gpu.inventory import Failure
 from gpuready.gpu.tree import Tree
 from gpuready.log import get_logger
 from gpuready.node.desired import Desired
 from gpuready.operands.node_agent import feature_labels, report
-from gpuready.operands.node_agent.decision import View
+from gpuready.operands.node_agent.decision import Judgement, View
 from gpuready.operands.node_agent.events import Draft, events_between
 from gpuready.operands.node_agent.holders import Holding, find_uid
 from gpuready.operands.node_agent.reporter import Reporter
@@ -233,3 +234,11 @@ def test_feature_labels_stay_while_the_driver_does_not_answer() -> None:
         "nvidia.com/gpu.count": "1"
     }
     assert feature_labels.labels_of(view(wishes=Wishes()), ours) == {}
+
+
+def test_a_condition_is_no_longer_than_people_and_etcd_take() -> None:
+    told = Verdict(Link.DRIVER, State.BROKEN, "Some", "x" * 50_000, (), "")
+    row = report.condition_of(Judgement((told,), Owner.NONE, {Link.DRIVER: told}), "now")
+
+    assert len(row["message"]) == 1024
+    assert row["message"].endswith("x…")

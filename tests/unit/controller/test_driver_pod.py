@@ -105,6 +105,20 @@ def test_a_pod_that_fails_beside_the_old_driver(pod: Pod, words: str) -> None:
     assert NAME in said["nextStep"]
 
 
+def test_a_failing_pod_of_an_older_text_of_the_policy_is_to_be_deleted_first() -> None:
+    older = driver_pod("CrashLoopBackOff", restarts=3, config="a")
+
+    said = trouble(older, config="b", version=NEW)
+
+    assert said["reason"] == "DriverPodFailing"
+    assert said["message"].endswith("this pod is of an older text of the policy")
+    assert said["nextStep"].startswith("delete it")
+    assert f"kubectl delete pod -n gpu-operator {NAME}" in said["nextStep"]
+    assert "paused" not in said["nextStep"]
+    being_tried = driver_pod(restarts=4, config="a")
+    assert trouble(being_tried, config="b", version=NEW, before=said) == said
+
+
 def test_the_text_stays_while_the_container_is_only_being_tried_anew() -> None:
     first = trouble(driver_pod("CrashLoopBackOff", restarts=2, last="Error"))
     again = trouble(driver_pod(restarts=3, last="Error"), before=first)

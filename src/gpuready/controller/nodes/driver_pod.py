@@ -62,14 +62,15 @@ def driver_trouble(
         (pod for pod in pods if not pod.metadata.deleting), key=lambda pod: pod.metadata.creation_timestamp
     )
     pod = living[-1] if living else None
+    had = pod.metadata.labels.get(names.DRIVER_CONFIG_LABEL, "") if pod else ""
+    is_older = bool(config and had and had != config)
     if pod is not None and (why := _failure_of(pod, before)):
-        return _failing(node, pod, running, why)
+        return _older_failing(node, pod, why) if is_older else _failing(node, pod, running, why)
     if running.owner != _CONTAINER or not running.version:
         return None
     if version and version != running.version:
         return _outdated(node, pod, f"{node} runs {running.version}, the policy asks for {version}")
-    had = pod.metadata.labels.get(names.DRIVER_CONFIG_LABEL, "") if pod else ""
-    if config and had and had != config:
+    if is_older:
         return _outdated(
             node, pod, f"{node} runs {running.version} as an earlier policy had it installed, not as this one"
         )
@@ -112,6 +113,17 @@ def _failing(node: str, pod: Pod, running: DriverSummary, why: str) -> Row:
         "reason": POD_FAILING,
         "message": f"on {node} the driver pod {name} fails: {why}{kept}",
         "nextStep": step,
+    }
+
+
+def _older_failing(node: str, pod: Pod, why: str) -> Row:
+    """What it would install is not asked for any more: helping it leads to the wrong driver."""
+    name, namespace = pod.metadata.name, pod.metadata.namespace
+    return {
+        "reason": POD_FAILING,
+        "message": f"on {node} the driver pod {name} fails: {why}; this pod is of an older text of the policy",
+        "nextStep": f"delete it, then the one that the policy asks for comes: "
+        f"kubectl delete pod -n {namespace} {name}",
     }
 
 

@@ -51,7 +51,7 @@ async def test_the_tools_on_a_live_cluster(
     kubeconfig = str(cluster.kubeconfig)
 
     assert await run("doctor", "--kubeconfig", kubeconfig) == 1
-    assert "gpuready crds | kubectl apply -f -" in capsys.readouterr().out
+    assert "gpuready crds | kubectl apply --server-side -f -" in capsys.readouterr().out
 
     await install_crds(cluster.client)
     assert await run("doctor", "--kubeconfig", kubeconfig) == 1

@@ -121,7 +121,8 @@ def _older_failing(node: str, pod: Pod, why: str) -> Row:
     name, namespace = pod.metadata.name, pod.metadata.namespace
     return {
         "reason": POD_FAILING,
-        "message": f"on {node} the driver pod {name} fails: {why}; this pod is of an older text of the policy",
+        "message": f"on {node} the driver pod {name} fails: {why}; "
+        "this pod is of an older text of the policy",
         "nextStep": f"delete it, then the one that the policy asks for comes: "
         f"kubectl delete pod -n {namespace} {name}",
     }

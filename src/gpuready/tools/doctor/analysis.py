@@ -13,22 +13,22 @@ from typing import Any
 
 from gpuready import names
 from gpuready.chain import summary
+from gpuready.chain.driver import POD_FAILING
 from gpuready.chain.verdict import Link, State, Verdict
 from gpuready.errors import UsageError
-from gpuready.operands.contract import PODS_NOT_READY, REFUSALS
-from gpuready.tools import operand_pods
+from gpuready.tools import placement
 from gpuready.tools import policies as policies_
-from gpuready.tools.doctor import pending
+from gpuready.tools.doctor import operands, pending
 from gpuready.tools.doctor.finding import Finding, Severity, finding_of
 from gpuready.tools.node_rows import NodeRow, rows_of
-from gpuready.tools.placement import Object, labels_of, name_of
+from gpuready.tools.placement import Holders, Object, name_of
 from gpuready.tools.snapshot import Snapshot, seconds_between
 
 # A policy that nobody has answered for this long: nobody is there to answer.
 OPERATOR_PATIENCE_S = 15.0
 _MOST_NAMED = 8
-# Reasons that only say "some node is not whole": the nodes say it better.
-_SAID_BY_NODES = ("OperandNotReady",)
+# Reasons that only say "some operand is not whole": the operands' rows and the nodes say it better.
+_SAID_BY_ROWS = ("OperandNotReady", "OperandRefused")
 
 
 @dataclass(frozen=True)
@@ -58,15 +58,15 @@ def report_of(snapshot: Snapshot, node: str | None = None) -> Report:
 
     raises  UsageError for a node that does not exist
     """
-    rows = rows_of(snapshot)
+    rows, held = rows_of(snapshot), placement.holders_by_node(snapshot.pods)
     if node is not None:
         mine = [row for row in rows if row.name == node]
         if not mine:
             raise _no_such_node(node, [row.name for row in rows])
-        return Report(tuple(mine), tuple(_of_node(mine[0])))
+        return Report(tuple(mine), tuple(_of_node(mine[0], held.get(node, {}))))
     findings = [
-        *_of_policy(snapshot),
-        *(finding for row in rows for finding in _of_node(row)),
+        *_of_policy(snapshot, rows),
+        *(finding for row in rows for finding in _of_node(row, held.get(row.name, {}))),
         *(finding for policy in snapshot.policies for finding in _of_waiting_nodes(policy)),
         *pending.explain_all(snapshot, rows),
     ]
@@ -96,12 +96,21 @@ def _remarks(policies: Sequence[Object]) -> list[str]:
 # --- nodes ------------------------------------------------------------------------------------------------
 
 
-def _of_node(row: NodeRow) -> list[Finding]:
+def _of_node(row: NodeRow, held: Holders) -> list[Finding]:
     """The first link that holds the node up; of a node that works, what is worth saying."""
     subject = f"node/{row.name}"
     broken = summary.first_broken(row.verdicts)
-    telling = [broken] if broken else _each_gpu_once(row.verdicts)
+    telling = [*_failing_driver(row, held), broken] if broken else _each_gpu_once(row.verdicts)
     return [finding for verdict in telling if (finding := finding_of(subject, verdict))]
+
+
+def _failing_driver(row: NodeRow, held: Holders) -> list[Verdict]:
+    """A node that is paused for a driver whose pod fails waits for somebody, whatever works on meanwhile."""
+    found = [each for each in row.verdicts if each.reason == POD_FAILING and each.state is State.DEGRADED]
+    lines = tuple(
+        f"pod {pod} holds {count} {resource}" for resource, pods in held.items() for pod, count in pods
+    )
+    return [replace(each, state=State.BROKEN, evidence=(*lines, *each.evidence)) for each in found]
 
 
 def _each_gpu_once(verdicts: Sequence[Verdict]) -> list[Verdict]:
@@ -122,7 +131,7 @@ def _gpus_named(verdict: Verdict) -> set[str]:
 # --- policy and operator ----------------------------------------------------------------------------------
 
 
-def _of_policy(snapshot: Snapshot) -> list[Finding]:
+def _of_policy(snapshot: Snapshot, rows: Sequence[NodeRow]) -> list[Finding]:
     if snapshot.missing:
         return [_not_installed(snapshot.missing)]
     if not snapshot.policies:
@@ -135,7 +144,7 @@ def _of_policy(snapshot: Snapshot) -> list[Finding]:
                 next_step="write a ClusterPolicy and apply it: kubectl apply -f POLICY.yaml",
             )
         ]
-    return [finding for policy in snapshot.policies for finding in _of_one_policy(policy, snapshot)]
+    return [finding for policy in snapshot.policies for finding in _of_one_policy(policy, snapshot, rows)]
 
 
 def _not_installed(missing: Sequence[str]) -> Finding:
@@ -146,14 +155,16 @@ def _not_installed(missing: Sequence[str]) -> Finding:
         Severity.PROBLEM,
         "NotInstalled",
         f"the API server does not know {kinds}",
-        next_step="gpuready crds | kubectl apply -f -",
+        next_step="gpuready crds | kubectl apply --server-side -f -",
     )
 
 
-def _of_one_policy(policy: Object, snapshot: Snapshot) -> list[Finding]:
+def _of_one_policy(policy: Object, snapshot: Snapshot, rows: Sequence[NodeRow]) -> list[Finding]:
     subject, status = f"policy/{name_of(policy)}", policy.get("status") or {}
     if status.get("state") == "ignored":
-        return [_from_condition(subject, Severity.WARNING, _condition(status, "Ready"), "PolicyIgnored")]
+        return [
+            operands.finding_from(subject, Severity.WARNING, _condition(status, "Ready"), "PolicyIgnored")
+        ]
     if _is_unanswered(policy, status, snapshot.taken_at):
         return [
             Finding(
@@ -165,51 +176,24 @@ def _of_one_policy(policy: Object, snapshot: Snapshot) -> list[Finding]:
                 next_step="check that the operator runs, and read its log",
             )
         ]
-    if status.get("state") == "ready":
-        return []
-    row = _condition(status, "Error")
-    if row.get("reason") == "OperandRefused":
-        return [
-            _from_condition(subject, Severity.PROBLEM, each, "OperandRefused")
-            for each in status.get("operands") or ()
-            if each.get("reason") in REFUSALS
-        ]
-    if row.get("reason") in _SAID_BY_NODES:
-        rows = [each for each in status.get("operands") or () if each.get("reason") == PODS_NOT_READY]
-        silent = [each for each in rows if each.get("name") not in operand_pods.OPERAND_OF.values()]
-        return [_by_pods(subject, each, snapshot.pods) for each in silent]
-    if row.get("status") != "True":
-        return []
-    return [_from_condition(subject, Severity.PROBLEM, row, "PolicyNotReady")]
+    row, operands_ = _condition(status, "Error"), status.get("operands") or ()
+    refused = operands.refused(subject, operands_)
+    others = operands.findings_of(subject, operands_, snapshot, rows)
+    if row.get("status") != "True" or row.get("reason") in _SAID_BY_ROWS:
+        return [*refused, *others]
+    return [operands.finding_from(subject, Severity.PROBLEM, row, "PolicyNotReady"), *others]
 
 
 def _of_waiting_nodes(policy: Object) -> list[Finding]:
     """Nodes that wait for their turn: after what each of them says, since it tells why they wait."""
     subject = f"policy/{name_of(policy)}"
-    return [_from_condition(subject, _waiting_is(row), row, "") for row in policies_.nodes_waiting(policy)]
+    waiting = policies_.nodes_waiting(policy)
+    return [operands.finding_from(subject, _waiting_is(row), row) for row in waiting]
 
 
 def _waiting_is(row: Mapping[str, Any]) -> Severity:
     """A roll-out that has stopped does not end by itself."""
     return Severity.PROBLEM if row.get("type") == names.RESTARTS_STOPPED_CONDITION else Severity.WAITING
-
-
-def _by_pods(subject: str, row: Mapping[str, Any], pods: Sequence[Object]) -> Finding:
-    """An operand of which nodes say nothing: its pods do."""
-    finding = _from_condition(subject, Severity.PROBLEM, row, PODS_NOT_READY)
-    mine = [pod for pod in pods if labels_of(pod).get(names.OPERAND_LABEL) == row.get("name")]
-    lines = [line for pod in mine if (line := operand_pods.line_of(pod))]
-    return replace(finding, evidence=tuple(lines[:_PODS_NAMED]))
-
-
-_PODS_NAMED = 3
-
-
-def _from_condition(subject: str, severity: Severity, row: Mapping[str, Any], reason: str) -> Finding:
-    message, _, step = str(row.get("message") or "its status gives no reason").partition("; next: ")
-    if row.get("reason") == "PolicyInvalid":
-        step = step or "correct the policy"
-    return Finding(subject, severity, str(row.get("reason") or reason), message, next_step=step)
 
 
 def _is_unanswered(policy: Object, status: Mapping[str, Any], now: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 VERSION = "0.1.0"
 FIELD_MANAGER = "gpuready"
 OPERATOR_NAMESPACE = "gpu-operator"
+OPERATOR_APP = "gpu-operator"  # the label `app` of the operator's pod, the original's and ours
 OWN_IMAGE = "gpuready"
 # The original operator's: whoever holds it leads, be it the original or one of ours (decision 7).
 LEADER_LEASE = "53822513.nvidia.com"

@@ -35,7 +35,7 @@ from tests.sim.operator_cluster import (
 )
 
 from gpuready.cli import main
-from gpuready_sim.client import CONFIG_MAPS, DAEMON_SETS, NODES, SERVICE_ACCOUNTS
+from gpuready_sim.client import CONFIG_MAPS, DAEMON_SETS, NODES, PODS, SERVICE_ACCOUNTS
 from gpuready_sim.cluster.handle import Cluster
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -144,6 +144,44 @@ async def test_an_operator_that_starts_on_a_dirty_cluster_without_a_policy_clean
     await operator.start()
 
     await nothing_is_left(cluster)
+
+
+async def test_where_no_operator_could_clean_up_it_is_said_with_what_brings_one_back(
+    cluster, operator, capsys, monkeypatch
+):
+    monkeypatch.setattr("gpuready.tools.uninstall._STANDSTILL_S", 0.5)
+    await cluster.apply(policy())
+    await ready(cluster)
+    await operator.end()
+    asked = ["uninstall", "--timeout", "2.5", "--kubeconfig", str(cluster.kubeconfig)]
+
+    assert await asyncio.to_thread(main, asked) == 1
+
+    said = capsys.readouterr().out
+    assert "no pod of gpuready's operator is in this cluster" in said
+    assert (
+        said.count(f"helm install gpuready charts/gpuready -n {NAMESPACE} --set clusterPolicy.deployCR") == 2
+    )
+    await cluster.apply(OPERATORS_POD)
+    assert await asyncio.to_thread(main, asked) == 1
+    said = capsys.readouterr().out
+    assert "no pod of" not in said
+    assert "next  see that the operator runs" in said
+    await cluster.client.delete(PODS, "operator", NAMESPACE)
+    await operator.start()
+    await nothing_is_left(cluster)
+
+
+OPERATORS_POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {
+        "name": "operator",
+        "namespace": NAMESPACE,
+        "labels": {"app": "gpu-operator", "app.kubernetes.io/name": "gpuready"},
+    },
+    "spec": {"nodeSelector": {"there": "is-none"}, "containers": [{"name": "operator", "image": "x"}]},
+}
 
 
 async def test_an_agent_that_does_not_answer_is_waited_for_and_then_named(cluster, operator):

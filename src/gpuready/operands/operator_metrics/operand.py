@@ -10,7 +10,7 @@ from gpuready.api.clusterpolicy import ClusterPolicy
 from gpuready.operands.contract import ClusterView, KubeObject, Operand
 from gpuready.operands.original.monitoring import service, service_monitor
 
-NAME = "gpu-operator"  # also the label `app` of the operator's pod
+NAME = names.OPERATOR_APP  # the Service selects the operator's pod by it
 PORT_NAME = "gpu-operator-metrics"
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gpuready import names
@@ -18,9 +18,12 @@ from gpuready.kube.client import KubeClient
 from gpuready.kube.errors import NotFound
 from gpuready.kube.resources import CLUSTER_POLICIES, CRDS, DAEMONSETS, GPU_NODES, NODES, Resource
 from gpuready.tools.terminal import printable
+from gpuready.tools.uninstall import operator
 
 TIMEOUT_S = 240.0
 _LOOK_AGAIN_S = 0.5
+_STANDSTILL_S = 5.0
+# An operator that runs beside the cluster shows neither pod nor Lease, but it takes things away meanwhile.
 _NEXT = (
     "next  see that the operator runs, and why it waits: "
     "kubectl get events -A --field-selector reason=UninstallIncomplete"
@@ -37,6 +40,7 @@ class Left:
     gpu_nodes: tuple[str, ...] = ()
     daemonsets: tuple[str, ...] = ()
     labelled: tuple[str, ...] = ()  # nodes with labels of ours
+    namespace: str = ""  # of the DaemonSets, and so the operator's
 
     @property
     def is_clean(self) -> bool:
@@ -87,7 +91,8 @@ async def _run(
             return 0
         if not left.is_clean:
             say(f"still there after {timeout_s:g} s: {printable(str(left))}")
-            say(_NEXT)
+            for line in [_NEXT] if await operator.may_run(client) else operator.recipe(left.namespace):
+                say(line)
             return 1
         if crds:
             await _delete_crds(client, say)
@@ -116,14 +121,24 @@ async def _policy_to_remove(client: KubeClient, asked: str, *, if_there: bool) -
 
 
 async def _wait_clean(client: KubeClient, timeout_s: float, say: Say) -> Left:
-    deadline, told = time.monotonic() + timeout_s, ""
+    deadline, told, namespace = time.monotonic() + timeout_s, "", ""
+    patience = deadline
     while True:
         left = await look(client)
+        namespace = left.namespace or namespace
+        left = replace(left, namespace=namespace)
         if left.policies or left.is_clean or time.monotonic() > deadline:
             return left
         if str(left) != told:
-            told = str(left)
+            told, patience = str(left), time.monotonic() + _STANDSTILL_S
             say(f"waiting for {printable(told)}")
+        elif time.monotonic() > patience:
+            patience = deadline  # said once for each standstill
+            if not await operator.may_run(client):
+                say(operator.NOBODY)
+                say("this goes on waiting; to end it: Ctrl-C, and then")
+                for line in operator.recipe(namespace):
+                    say(line)
         await asyncio.sleep(_LOOK_AGAIN_S)
 
 
@@ -133,10 +148,12 @@ async def look(client: KubeClient) -> Left:
     The labels go last, so the nodes, of which there may be thousands, are read when all else is gone.
     """
     policies = [each for each in await _list(client, CLUSTER_POLICIES) if not _is_going(each)]
+    daemonsets = await _list(client, DAEMONSETS, labels=names.OPERAND_LABEL)
     left = Left(
         policies=_names(policies),
         gpu_nodes=_names(await _list(client, GPU_NODES)),
-        daemonsets=_names(await _list(client, DAEMONSETS, labels=names.OPERAND_LABEL)),
+        daemonsets=_names(daemonsets),
+        namespace=daemonsets[0]["metadata"]["namespace"] if daemonsets else "",
     )
     if left.policies or not left.is_clean:
         return left

@@ -6,6 +6,8 @@ it is said why.
 
 from __future__ import annotations
 
+from errno import ENOENT
+from os import strerror
 from pathlib import Path
 
 from gpuready.errors import UsageError
@@ -87,6 +89,8 @@ class CountersFile:
             path = path / csv.choose_key(keys)
         elif not path.exists() and self._named in BUILT_IN:
             return csv.shipped(Path(self._named).name)
+        elif not path.exists() and (there := _keys_beside(path)):
+            raise FileNotFoundError(ENOENT, f"{strerror(ENOENT)}; beside it: {', '.join(there)}")
         return read_regular(path)
 
     def _refuse(self, exc: OSError | UsageError) -> None:
@@ -100,3 +104,11 @@ class CountersFile:
             self.trouble = why
         if why != said:
             log.error("counters not taken up", file=self._named, reason=why, kept=len(self.counters.rows))
+
+
+def _keys_beside(path: Path) -> list[str]:
+    """The names in a file's directory; a mounted ConfigMap's own links are none of its keys."""
+    try:
+        return sorted(entry.name for entry in path.parent.iterdir() if entry.name[0] != ".")[:MOST_LOGGED]
+    except OSError:
+        return []

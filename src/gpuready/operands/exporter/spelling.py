@@ -6,6 +6,7 @@ written, and after `_LIMIT` questions there are no more answers.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
@@ -15,6 +16,9 @@ from gpuready.gpu.telemetry.fields import all_names
 _LIMIT = 50
 _CANDIDATES = 30
 _LONGEST = 100
+# Farther off a suggestion is a guess. What nearly all names begin with makes none of them near.
+_NEAR = 0.6
+_SHARED = re.compile(r"DCGM_FI_(?:DEV_|PROF_)?")
 _KINDS = {
     **{kind: kind for kind in ("gauge", "counter", "label")},
     "guage": "gauge",
@@ -34,11 +38,9 @@ class Speller:
             return ""
         self._asked += 1
         upper = written.upper()
-        by_upper = {name.upper(): name for name in self._candidates(upper)}
-        for cutoff, hint in ((0.8, "did you mean {}?"), (0.4, "the nearest name is {}")):
-            if close := get_close_matches(upper, by_upper, n=1, cutoff=cutoff):
-                return hint.format(by_upper[close[0]])
-        return ""
+        by_own_part = {_own_part(name.upper()): name for name in self._candidates(upper)}
+        close = get_close_matches(_own_part(upper), by_own_part, n=1, cutoff=_NEAR)
+        return f"did you mean {by_own_part[close[0]]}?" if close else ""
 
     def kind(self, written: str) -> str:
         word = written.lower()
@@ -54,6 +56,10 @@ class Speller:
         for three in _threes(upper):
             shared.update(self._by_three.get(three, ()))
         return [name for name, _ in shared.most_common(_CANDIDATES)]
+
+
+def _own_part(upper: str) -> str:
+    return _SHARED.sub("", upper, count=1)
 
 
 def _index() -> Mapping[str, list[str]]:

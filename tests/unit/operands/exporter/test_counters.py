@@ -60,9 +60,8 @@ def test_a_file_with_human_mistakes_gives_the_rest_of_its_lines_and_names_each_b
         "line 4 (DCGM_FI_DEV_POWER_USAGE): it has 4 parts, not name, type and help; put the help in quotes: "
         'DCGM_FI_DEV_POWER_USAGE, gauge, "Power draw, in watts"'
     )
-    assert lines[6].startswith(
-        "line 6 (DCGM_FI_DEV_NO_SUCH_FIELD): there is no such field; the nearest name is"
-    )
+    assert lines[6].startswith("line 6 (DCGM_FI_DEV_NO_SUCH_FIELD): there is no such field")
+    assert "DCGM_FI_DEV_NVSWITCH" not in lines[6]  # nothing is near: a guess leads astray
     assert lines[8] == "line 8 (DCGM_FI_DEV_GPU_TEMP): line 3 names it already; remove one of the two"
     assert lines[9] == (
         "line 9 (DCGM_FI_DEV_XID_ERRORS): 'conter' is no metric type; did you mean 'counter'?"

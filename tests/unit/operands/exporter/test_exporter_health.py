@@ -288,6 +288,17 @@ def test_strict_takes_a_file_whole_or_not_at_all(tmp_path):
     assert "DCGM_FI_NO" in file.trouble
 
 
+def test_a_counters_file_that_is_not_there_names_the_keys_that_are(tmp_path: Path) -> None:
+    folder = tmp_path / "metrics"
+    (folder / "..data").mkdir(parents=True)
+    (folder / "mine.csv").write_text("DCGM_FI_DEV_GPU_TEMP, gauge, x\n")
+    file = CountersFile(Settings(collectors="/metrics/none.csv"), Root(tmp_path))
+
+    file.read()
+
+    assert file.trouble == "/metrics/none.csv: No such file or directory; beside it: mine.csv"
+
+
 def test_a_mounted_config_map_with_a_single_key_is_taken(tmp_path):
     folder = tmp_path / "metrics"
     folder.mkdir()

@@ -17,7 +17,16 @@ from msgspec.structs import fields
 from gpuready.api.blocks import ImageRef
 from gpuready.api.clusterpolicy import ClusterPolicy, ClusterPolicySpec
 from gpuready.api.openapi import Schema, schema_of
-from gpuready.api.validation import PolicyProblem, find_unknown, find_violations, problem
+from gpuready.api.validation import (
+    KEY,
+    OBJECT_NAME,
+    PolicyProblem,
+    find_unknown,
+    find_violations,
+    is_key,
+    is_object_name,
+    problem,
+)
 from gpuready.errors import PolicyError
 
 
@@ -74,6 +83,7 @@ def _contradictions(spec: ClusterPolicySpec) -> Iterator[PolicyProblem]:
     yield from _amounts(spec)
     yield from _paths(spec)
     yield from _images(spec, "spec")
+    yield from _plugin_config(spec)
 
 
 def _cdi(spec: ClusterPolicySpec) -> Iterator[PolicyProblem]:
@@ -152,6 +162,17 @@ def _images(block: msgspec.Struct, path: str) -> Iterator[PolicyProblem]:
 
 def _names_an_image(block: msgspec.Struct, field: str) -> bool:
     return isinstance(block, ImageRef) and field in ("repository", "image", "version")
+
+
+def _plugin_config(spec: ClusterPolicySpec) -> Iterator[PolicyProblem]:
+    """No pod of ours mounts it, so nothing else would say that it can never be there."""
+    config = spec.device_plugin.config
+    if not spec.device_plugin.enabled:
+        return
+    if config.name and not is_object_name(config.name):
+        yield problem("spec.devicePlugin.config.name", config.name, OBJECT_NAME)
+    if config.default and not is_key(config.default):
+        yield problem("spec.devicePlugin.config.default", config.default, KEY)
 
 
 # --- accepted and without effect ------------------------------------------------------------------------

@@ -136,5 +136,29 @@ def shown(value: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_OBJECT_NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*")
+_KEY = re.compile(r"[-._a-zA-Z0-9]+")
+_LONGEST_NAME = 253
+OBJECT_NAME = f"a name that an object can have: a-z, 0-9, - and ., at most {_LONGEST_NAME}"
+KEY = f"a key that a ConfigMap can have: letters, digits, -, _ and ., at most {_LONGEST_NAME}"
+
+
+def is_object_name(text: str) -> bool:
+    """Of a ConfigMap, Secret or PriorityClass, among others.
+
+    Source: kubernetes, apimachinery/pkg/util/validation, IsDNS1123Subdomain.
+    """
+    return len(text) <= _LONGEST_NAME and bool(_OBJECT_NAME.fullmatch(text))
+
+
+def is_key(text: str) -> bool:
+    """Of a ConfigMap or Secret.
+
+    Source: kubernetes, apimachinery/pkg/util/validation, IsConfigMapKey.
+    """
+    return len(text) <= _LONGEST_NAME and bool(_KEY.fullmatch(text)) and text != "." and text[:2] != ".."
+
+
 def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else str(name)

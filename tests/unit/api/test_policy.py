@@ -227,3 +227,36 @@ def test_a_path_that_leads_elsewhere_than_it_says_is_a_problem(path: str) -> Non
     found = find_problems(policy(hostPaths={"driverInstallDir": path}))
 
     assert [each.path for each in found] == ["spec.hostPaths.driverInstallDir"]
+
+
+@pytest.mark.parametrize("name", ["x" * 300_000, "../../x y\n", "A", "a..b", "-a", "\x1b[31mkey\n"])
+def test_a_configmap_that_cannot_exist_is_a_problem_and_one_that_may_is_none(name: str) -> None:
+    asked = {"metadata": {"name": "p"}, "spec": {"devicePlugin": {"config": {"name": name}}}}
+
+    (found,) = find_problems(asked)
+
+    assert found.path == "spec.devicePlugin.config.name"
+    assert "is not a name that an object can have" in found.message
+    assert len(found.message) < 250
+    assert found.message.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("key", "fits"),
+    [
+        ("shared-5_x.yaml", True),
+        ("A" * 253, True),
+        ("A" * 254, False),
+        ("\x1b[31mkey\n", False),
+        ("..", False),
+        ("a/b", False),
+    ],
+)
+def test_a_key_that_no_configmap_can_have_is_a_problem(key: str, fits: bool) -> None:
+    plugin = {"config": {"name": "sharing.v1", "default": key}}
+
+    found = find_problems({"metadata": {"name": "p"}, "spec": {"devicePlugin": plugin}})
+
+    assert [each.path for each in found] == ([] if fits else ["spec.devicePlugin.config.default"])
+    off = {"devicePlugin": {**plugin, "enabled": False}}
+    assert find_problems({"metadata": {"name": "p"}, "spec": off}) == [], "what is switched off is left alone"

@@ -154,3 +154,32 @@ def test_optional_sources_are_no_references() -> None:
 
     secrets = {Reference("Secret", name) for name in "ace"}
     assert found == {*secrets, Reference("Secret", "c", "k"), Reference("ConfigMap", "d")}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "operand", "says"),
+    [
+        (
+            "gfd.imagePullSecrets",
+            ["A B"],
+            "gpu-feature-discovery",
+            'spec.gfd.imagePullSecrets: "A B" is not a',
+        ),
+        ("driver.certConfig", {"name": "x" * 300_000}, "driver", "spec.driver.certConfig.name: "),
+        ("dcgmExporter.config", {"name": "a\x1b[31m\n"}, "dcgm-exporter", "\\u001b"),
+    ],
+)
+def test_a_name_that_no_object_can_have_is_told_with_its_field_and_nobody_is_sent_to_make_it(
+    field: str, value: Any, operand: str, says: str
+) -> None:
+    block, _, name = field.partition(".")
+
+    plan = planned(NOTHING, **{block: {name: value}})
+
+    (found,) = [each.refusal for each in plan.operands if each.operand.name == operand]
+    assert found is not None
+    assert says in found.message
+    assert "a name that an object can have" in found.message
+    assert "there is no" not in found.message
+    assert len(found.message) < 500
+    assert found.next_step == "correct this field of the policy"

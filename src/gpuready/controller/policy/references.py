@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gpuready.api.validation import KEY, OBJECT_NAME, is_key, is_object_name, shown
 from gpuready.operands.contract import REFERENCE_MISSING, ClusterView, Refusal
 
 CONFIG_MAP, SECRET, PRIORITY_CLASS = "ConfigMap", "Secret", "PriorityClass"
@@ -23,6 +24,11 @@ class Reference:
     kind: str
     name: str
     key: str = ""
+
+    @property
+    def can_exist(self) -> bool:
+        """False where no object can have this name, or this key: nobody could ever make it."""
+        return (not self.name or is_object_name(self.name)) and (not self.key or is_key(self.key))
 
     @property
     def is_built_in(self) -> bool:
@@ -49,6 +55,8 @@ def find_missing(
     """
     named = {reference for obj in objects for reference in references_of(obj)}
     asked = [each for each in sorted(named) if (each.kind, each.name) not in made]
+    if impossible := [each for each in asked if not each.can_exist]:
+        return _refusal_of_names(impossible, spec)
     absent = {(each.kind, each.name) for each in asked if not _is_there(each, view)}
     missing = [each for each in asked if (each.kind, each.name) in absent and not each.key]
     missing += [each for each in asked if (each.kind, each.name) not in absent and not _has_key(each, view)]
@@ -57,6 +65,26 @@ def find_missing(
     said = "; ".join(_said(each, spec, view.namespace) for each in missing)
     step = _next_step(missing[0], view.namespace)
     return Refusal(REFERENCE_MISSING, f"{said}. What runs is left as it is", step)
+
+
+def _refusal_of_names(impossible: Sequence[Reference], spec: Mapping[str, Any]) -> Refusal:
+    said = []
+    for each in dict.fromkeys(Reference(each.kind, *_impossible_part(each)) for each in impossible):
+        text = each.key or each.name
+        fields = ", ".join(_fields_naming(text, spec, "spec")) or f"a pod's {each.kind}"
+        said.append(f"{fields}: {shown(text)} is not {KEY if each.key else OBJECT_NAME}")
+    return Refusal(
+        REFERENCE_MISSING,
+        f"{'; '.join(said)}. What runs is left as it is",
+        "correct this field of the policy",
+    )
+
+
+def _impossible_part(reference: Reference) -> tuple[str, str]:
+    """(name, "") or ("", key)"""
+    if reference.name and not is_object_name(reference.name):
+        return reference.name, ""
+    return "", reference.key
 
 
 def _is_there(reference: Reference, view: ClusterView) -> bool:

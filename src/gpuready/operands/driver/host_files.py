@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpuready.api.clusterpolicy import ClusterPolicy
+from gpuready.api.validation import OBJECT_NAME, is_object_name, shown
 from gpuready.errors import PolicyError
 from gpuready.operands.contract import ClusterView, KubeObject
 from gpuready.operands.driver.pools import Pool
@@ -106,6 +107,11 @@ def _each_key(
 def _mounted(view: ClusterView, config: str, field: str, directory: str) -> Files:
     """Each key of a ConfigMap as a file of its own: the directory holds others that must stay visible."""
     data = view.configs.get(config)
+    if not is_object_name(config):
+        raise PolicyError(
+            f"spec.{field}: {shown(config)} is not {OBJECT_NAME}",
+            next_step="correct this field of the policy",
+        )
     if data is None:
         raise PolicyError(
             f"there is no ConfigMap {view.namespace}/{config}, which spec.{field} names",

@@ -21,6 +21,7 @@ from gpuready.controller.loop import Loop
 from gpuready.controller.nodes.loop import NodesLoop
 from gpuready.controller.nodes.summary import decode_gpunode
 from gpuready.controller.nodes.uninstall import Uninstaller
+from gpuready.controller.policy import overtaken
 from gpuready.controller.policy.loop import PolicyLoop
 from gpuready.controller.policy.refusals import RETRY_S, Refusals
 from gpuready.controller.schemas import ServedSchemas
@@ -101,6 +102,57 @@ async def test_an_object_that_is_refused_stops_no_other_and_is_named_in_the_stat
     error = next(row for row in api.written["conditions"] if row["type"] == "Error")
     assert error["reason"] == "ReconcileFailed"
     assert "node agent: quantities must match" in error["message"]
+
+
+class Slow(FakeApi):
+    """Never answers about the device plugin's DaemonSet as long as its pods have that label."""
+
+    async def apply(self, resource: Resource, obj: Any, **options: Any) -> Any:
+        labels = obj["spec"]["template"]["metadata"]["labels"] if resource.plural == "daemonsets" else {}
+        if obj["metadata"]["name"] == PLUGIN and "slow" in labels:
+            self.sent.append("slow")
+            await asyncio.Event().wait()
+        return await super().apply(resource, obj, **options)
+
+
+def changed(generation: int, **daemonsets: Any) -> dict[str, Any]:
+    made = policy(daemonsets=daemonsets)
+    made["metadata"].update(generation=generation, resourceVersion=str(generation))
+    made["status"] = {"state": "ready", "observedGeneration": 1}
+    return made
+
+
+async def test_a_newer_text_of_the_policy_does_not_wait_for_the_writes_of_the_one_before():
+    api = Slow(clusterpolicies=[changed(2, labels={"slow": "yes"})])
+
+    async with controller(api) as made:
+        working = asyncio.create_task(made.policy.run())
+        async with asyncio.timeout(30):
+            while "slow" not in api.sent:
+                await asyncio.sleep(0)
+            made.caches.policies._put("p", changed(3))
+            while "patch clusterpolicies p" not in api.sent:
+                await asyncio.sleep(0)
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+
+    assert f"apply daemonsets {PLUGIN}" in api.sent
+    assert api.written["observedGeneration"] == 3
+
+
+async def test_the_status_tells_that_a_new_text_is_being_applied_while_the_api_server_is_slow(monkeypatch):
+    monkeypatch.setattr(overtaken, "SLOW_AFTER_S", 0.05)
+    api = Slow(clusterpolicies=[changed(2, labels={"slow": "yes"})])
+
+    async with controller(api) as made:
+        await run_until(made.policy, lambda: "patch clusterpolicies p" in api.sent)
+
+    ready, error = api.written["conditions"][:2]
+    assert (api.written["state"], api.written["observedGeneration"]) == ("notReady", 2)
+    assert (ready["status"], error["reason"]) == ("False", "Applying")
+    assert error["message"] == (
+        f"generation 2 is being applied: the API server has not answered yet about DaemonSet/{PLUGIN}"
+    )
 
 
 async def test_a_policy_that_came_through_an_older_crd_changes_nothing_that_runs():

@@ -29,6 +29,8 @@ from gpuready.controller.policy.left_behind import is_originals, left_behind
 from gpuready.controller.policy.namespace import missing_labels
 from gpuready.controller.policy.node_views import NodeViews
 from gpuready.controller.policy.observed import Observed
+from gpuready.controller.policy.operand_rows import some
+from gpuready.controller.policy.overtaken import unless_overtaken
 from gpuready.controller.policy.plan import Plan, key_of, plan_of
 from gpuready.controller.policy.refusals import RETRY_S, Refusals
 from gpuready.controller.policy.spared_pods import sparing
@@ -38,6 +40,7 @@ from gpuready.controller.policy.status import (
     new_problem,
     status_of,
     status_of_bug,
+    status_while_applying,
 )
 from gpuready.controller.policy.view import facts_of, named_configs, view_of
 from gpuready.errors import ApiError, GPUReadyError, InternalError
@@ -98,6 +101,8 @@ class PolicyLoop(Loop):
         self._written: dict[str, float] = {}
         self._echoes = Echoes()
         self._ahead = Ahead()
+        self._overtaken = asyncio.Event()  # a newer text has come since the pass began
+        self._under_way: set[str] = set()  # objects that the API server has not answered about yet
         self._referred_to: Collection[str] = ()  # names in the last plan's pods
         self._originals: list[Mapping[str, Any]] | None = None  # its objects at this term's beginning
         self._worked_s = self._rested_at = 0.0
@@ -139,27 +144,35 @@ class PolicyLoop(Loop):
             if self._current.is_absent:
                 await self._remove_everything()
             return
+        self._overtaken.clear()
         failures: Failures = {}
         plan = None
         if not self._caches.nodes.synced:
             pass  # what suits a cluster that we may not see cannot be planned
         elif active.policy is not None:
             plan = self._plan(active, active.policy)
-            failures = await self._apply(plan)
-            failures.update(await self._label_namespace(active.policy))
-            failures.update(
-                await self._delete(pruning.surplus(self._caches.all_owned(), plan.keys, plan.refused))
-            )
+            bringing = self._bring_about(plan, active.policy)
+            found = await unless_overtaken(bringing, self._overtaken, self._tell_applying)
+            if found is None:
+                return  # the newer text is in the queue
+            failures, active = found, self._current.active or active  # the status may be newer by now
         elif self._current.effective is not None:
             # Nothing is applied, but what runs is still told.
             plan = self._plan(active, self._current.effective)
-        if plan is not None and active.policy is not None:
-            failures.update(await self._remove_left_behind(active.policy, plan))
         await self._report(active, plan, self._worth_telling(failures))
         self._refusals.keep(failures)
         if len(self._refusals):
             self.queue.add_after(KEY, RETRY_S)
         self._come_again({key: exc for key, exc in failures.items() if key not in self._refusals})
+
+    async def _bring_about(self, plan: Plan, policy: ClusterPolicy) -> Failures:
+        """Every write that a text of the policy leads to."""
+        failures = await self._apply(plan)
+        failures.update(await self._label_namespace(policy))
+        surplus = pruning.surplus(self._caches.all_owned(), plan.keys, plan.refused)
+        failures.update(await self._delete(surplus))
+        failures.update(await self._remove_left_behind(policy, plan))
+        return failures
 
     def _worth_telling(self, failures: Failures) -> dict[str, str]:
         """What may pass by itself is worth a word when it happens twice."""
@@ -263,6 +276,7 @@ class PolicyLoop(Loop):
         key = _name_of(obj)
         if known := self._refusals.find(key, obj) or self._hidden(obj["kind"]):
             return known
+        self._under_way.add(key)
         try:
             await self._apply_one(obj)
         except Away:
@@ -273,6 +287,8 @@ class PolicyLoop(Loop):
         except Exception as exc:  # a mistake of ours with one object: the others are written
             self._log.exception("object not written", object=key)
             return InternalError.of(exc)
+        finally:
+            self._under_way.discard(key)
         return None
 
     def _hidden(self, kind: str) -> GPUReadyError | None:
@@ -388,6 +404,18 @@ class PolicyLoop(Loop):
         if status["state"] == "ready":
             self.last_ready = time.time()
 
+    async def _tell_applying(self) -> None:
+        """The status speaks of the text before, and the API server takes its time with this one."""
+        active = self._current.active
+        if active is None or (active.raw.get("status") or {}).get("observedGeneration") == active.generation:
+            return
+        waited_for = some(self._under_way) or "an object"
+        self._log.info("waiting for the API server", generation=active.generation, object=waited_for)
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        status = status_while_applying(active, self._caches.namespace, waited_for, now)
+        with suppress(ApiError):  # the pass tells all of it at its end
+            await self._write_status(active.raw, status)
+
     async def _tell_bug(self, error: InternalError) -> None:
         """A pass that came to no end has no status of its own: the last one stands, and says so."""
         active = self._current.active
@@ -432,7 +460,7 @@ class PolicyLoop(Loop):
         for loop in self._others:
             loop.troubles.on_change = self._wake
         caches = self._caches
-        self._current.on_change(lambda: self.queue.add(KEY))  # a new text is followed at once
+        self._current.on_change(self._on_policy)
         caches.policies.add_handler(lambda old, new: self._wake())
         caches.nodes.add_handler(self._on_node)
         caches.gpu_nodes.add_handler(self._on_gpu_node)
@@ -446,6 +474,11 @@ class PolicyLoop(Loop):
         caches.configmaps.add_handler(self._on_config)
         for named in (caches.secrets, caches.priority_classes):
             named.add_handler(self._on_existing)
+
+    def _on_policy(self) -> None:
+        """A new text is followed at once."""
+        self._overtaken.set()
+        self.queue.add(KEY)
 
     def _wake(self) -> None:
         self.queue.add_after(KEY, max(0.0, self._rested_at - time.monotonic()))

@@ -27,6 +27,7 @@ from gpuready.controller.policy.plan import Plan
 from gpuready.operands.contract import INTERNAL_ERROR
 
 IGNORED = "ignored"
+APPLYING = "Applying"
 
 
 def status_of(active: ActivePolicy, plan: Plan | None, seen: Observed, namespace: str, now: str) -> Row:
@@ -59,9 +60,23 @@ def _ready_operands(active: ActivePolicy) -> set[str]:
 
 
 def status_of_bug(active: ActivePolicy, namespace: str, message: str, now: str) -> Row:
-    """The last status, not ready: what is so now could not be worked out."""
+    """What is so now could not be worked out."""
+    return _meanwhile(active, namespace, INTERNAL_ERROR, message, now)
+
+
+def status_while_applying(active: ActivePolicy, namespace: str, waited_for: str, now: str) -> Row:
+    """What the text of this generation comes to is not known before the API server has answered."""
+    message = (
+        f"generation {active.generation} is being applied: the API server has not answered yet about "
+        f"{waited_for}"
+    )
+    return _meanwhile(active, namespace, APPLYING, message, now)
+
+
+def _meanwhile(active: ActivePolicy, namespace: str, reason: str, message: str, now: str) -> Row:
+    """The last status, not ready."""
     before = active.raw.get("status") or {}
-    conditions = not_ready(INTERNAL_ERROR, message)
+    conditions = not_ready(reason, message)
     for condition in conditions:
         condition.update(observedGeneration=active.generation, lastTransitionTime=now)
     known = {key: before[key] for key in ("operands", "nodes") if key in before}

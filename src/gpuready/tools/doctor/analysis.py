@@ -181,7 +181,8 @@ def _of_one_policy(policy: Object, snapshot: Snapshot, rows: Sequence[NodeRow]) 
     others = operands.findings_of(subject, operands_, snapshot, rows)
     if row.get("status") != "True" or row.get("reason") in _SAID_BY_ROWS:
         return [*refused, *others]
-    return [operands.finding_from(subject, Severity.PROBLEM, row, "PolicyNotReady"), *others]
+    severity = Severity.WAITING if row.get("reason") == "Applying" else Severity.PROBLEM
+    return [operands.finding_from(subject, severity, row, "PolicyNotReady"), *others]
 
 
 def _of_waiting_nodes(policy: Object) -> list[Finding]:

@@ -307,6 +307,28 @@ async def test_a_secret_that_is_missing_is_refused_in_the_words_of_the_plan(
     assert await look(cluster) == before
 
 
+@pytest.mark.parametrize(
+    ("namespace", "said"),
+    [
+        pytest.param("nope", "there is no namespace nope", id="one that there is not"),
+        pytest.param("default", "nothing of the operator is in the namespace default", id="another one"),
+    ],
+)
+async def test_a_namespace_where_the_operator_is_not_is_a_mistake_that_names_the_right_one(
+    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str], namespace: str, said: str
+) -> None:
+    (tmp_path / "policy.yaml").write_text(json.dumps(policy()))
+    typed = ["plan", "-f", str(tmp_path / "policy.yaml"), "--namespace", namespace]
+
+    code = await asyncio.to_thread(main, [*typed, "--kubeconfig", str(cluster.kubeconfig)])
+
+    shown = capsys.readouterr()
+    assert (code, shown.out) == (2, "")
+    assert said in shown.err
+    assert f"the operator's objects are in {NAMESPACE}" in shown.err
+    assert f"gpuready plan --namespace {NAMESPACE}" in shown.err
+
+
 async def test_of_all_these_plans_the_api_server_saw_reads_alone(cluster: Cluster) -> None:
     asked = Counter(
         line.fields["verb"] for line in cluster.requests() if line.fields["client"] == "gpuready-cli"

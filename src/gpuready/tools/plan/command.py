@@ -54,6 +54,7 @@ async def _look(
 ) -> Look:
     async with KubeClient.auto(kubeconfig, context, user_agent="gpuready-cli") as client:
         seen = (await looks.gather(client, namespace, image)).with_beside(beside)
+        await looks.check_namespace(client, seen)
         return await looks.with_foreign(client, seen, wanted_objects(raw, seen))
 
 

@@ -29,6 +29,7 @@ from gpuready.kube.resources import (
     DEPLOYMENTS,
     GPU_NODES,
     LEASES,
+    NAMESPACES,
     NODES,
     PODS,
     PRIORITY_CLASSES,
@@ -97,9 +98,23 @@ class Look:
         existing = {kind: {*found, *beside.existing.get(kind, ())} for kind, found in self.existing.items()}
         return replace(self, configmaps={**self.configmaps, **beside.configmaps}, existing=existing)
 
+    def namespaces_of_the_operator(self) -> list[str]:
+        """Where its pods, or its operands', run when this namespace holds nothing of them; else none."""
+        if any(obj["metadata"].get("namespace") for obj in self.owned):
+            return []
+        found = {
+            pod["metadata"].get("namespace", "") for pod in self.pods if _is_the_operators(pod["metadata"])
+        }
+        return [] if self.namespace in found else sorted(found)
+
     @cached_property
     def _by_key(self) -> dict[Key, Object]:
         return {key_of(obj): obj for obj in (*self.foreign, *self.owned)}
+
+
+def _is_the_operators(metadata: Mapping[str, Any]) -> bool:
+    labels = metadata.get("labels") or {}
+    return names.OPERAND_LABEL in labels or labels.get("app") == names.OPERATOR_APP
 
 
 def name_of_crd(kind: Resource) -> str:
@@ -147,6 +162,20 @@ async def gather(client: KubeClient, namespace: str, image: str = "") -> Look:
         pods=pods,
         crds=await _crds(client),
         lease=await _find(client, LEASES, names.LEADER_LEASE, namespace),
+    )
+
+
+async def check_namespace(client: KubeClient, look: Look) -> None:
+    """Raises UsageError where the operator is elsewhere: a plan would be that of a second installation."""
+    elsewhere = look.namespaces_of_the_operator()
+    if not elsewhere:
+        return
+    there = await _find(client, NAMESPACES, look.namespace, "") is not None
+    what = "nothing of the operator is in the namespace" if there else "there is no namespace"
+    raise UsageError(
+        f"{what} {look.namespace}",
+        why=f"the operator's objects are in {', '.join(elsewhere)}",
+        next_step=f"gpuready plan --namespace {elsewhere[0]} …",
     )
 
 

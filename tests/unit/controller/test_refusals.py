@@ -28,3 +28,52 @@ def test_only_an_answer_that_blames_the_object_lets_it_rest(status, message, res
 
     assert (refusals.find("DaemonSet/plugin", DESIRED) is not None) == rests
     assert refusals.find("DaemonSet/plugin", {**DESIRED, "spec": {}}) is None, "another text is tried at once"
+
+
+PLUGIN = {
+    "kind": "DaemonSet",
+    "metadata": {"name": "plugin", "labels": {"gpuready.dev/operand": "device-plugin"}},
+    "spec": {"cpu": "abc"},
+}
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "desired", "step"),
+    [
+        pytest.param(
+            500, "failed to convert new object", PLUGIN, "spec.devicePlugin or spec.daemonsets", id="misfit"
+        ),
+        pytest.param(422, "is invalid", PLUGIN, "spec.devicePlugin or spec.daemonsets", id="invalid"),
+        pytest.param(
+            422,
+            "is invalid",
+            {**PLUGIN, "kind": "Service"},
+            "spec.devicePlugin",
+            id="no DaemonSet",
+        ),
+        pytest.param(422, "is invalid", DESIRED, "spec", id="an object of no operand"),
+    ],
+)
+def test_what_is_refused_for_its_text_names_the_place_in_the_policy(status, message, desired, step):
+    told = Refusals().add("DaemonSet/plugin", desired, error_of(status, {"message": message}))
+
+    assert told.next_step == (
+        f"correct {step} in the policy; gpuready render -f POLICY.yaml shows the object"
+    )
+
+
+def test_a_refusal_with_a_next_step_of_its_own_keeps_it():
+    forbidden = error_of(403, {"message": "forbidden"})
+
+    assert Refusals().add("DaemonSet/plugin", PLUGIN, forbidden).next_step == forbidden.next_step
+
+
+def test_a_refusal_that_names_thousands_of_fields_is_told_by_its_first_and_its_last():
+    causes = ", ".join(f"spec.tolerations[{number}].operator: Invalid value" for number in range(5000))
+    refusals = Refusals(clock=lambda: 0.0)
+    told = refusals.add("DaemonSet/plugin", PLUGIN, error_of(422, {"message": f"is invalid: [{causes}]"}))
+
+    assert str(refusals.find("DaemonSet/plugin", PLUGIN)) == str(told)
+    assert "spec.tolerations[0].operator" in str(told)
+    assert "spec.tolerations[4999].operator" in str(told)
+    assert len(str(told)) < 600

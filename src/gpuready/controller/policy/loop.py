@@ -282,8 +282,7 @@ class PolicyLoop(Loop):
         except Away:
             raise
         except ApiError as exc:
-            self._refusals.add(key, obj, exc)
-            return exc
+            return self._refusals.add(key, obj, exc)
         except Exception as exc:  # a mistake of ours with one object: the others are written
             self._log.exception("object not written", object=key)
             return InternalError.of(exc)

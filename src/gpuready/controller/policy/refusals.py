@@ -7,10 +7,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpuready.errors import GPUReadyError
+from gpuready import names
+from gpuready.errors import ApiError, GPUReadyError
 from gpuready.kube.apply import Occupied
 from gpuready.kube.compare import digest
 from gpuready.kube.errors import ApiStatusError
+from gpuready.operands import registry
 
 # What stood in the way may go without a word to us: a webhook, a quota, a missing permission.
 RETRY_S = 30.0
@@ -42,9 +44,12 @@ class Refusals:
         del self._known[key]
         return None
 
-    def add(self, key: str, desired: Mapping[str, Any], error: GPUReadyError) -> None:
+    def add(self, key: str, desired: Mapping[str, Any], error: ApiError) -> ApiError:
+        """The error as it is told."""
+        told = advised(error, desired) if isinstance(error, ApiStatusError) else error
         if isinstance(error, Occupied) or (isinstance(error, ApiStatusError) and _blames_the_object(error)):
-            self._known[key] = _Refusal(digest(desired), self._clock() + RETRY_S, error)
+            self._known[key] = _Refusal(digest(desired), self._clock() + RETRY_S, told)
+        return told
 
     def keep(self, keys: Collection[str]) -> None:
         """Forget what is not wanted any more."""
@@ -55,6 +60,39 @@ class Refusals:
 
     def __len__(self) -> int:
         return len(self._known)
+
+
+def advised(error: ApiStatusError, desired: Mapping[str, Any]) -> ApiStatusError:
+    """The same answer, short enough for a status, and with the place in the policy that it comes from."""
+    step = error.next_step
+    if not step and (error.status in _WRONG_TEXT or (error.status == 500 and _blames_the_object(error))):
+        step = f"correct {_source_of(desired)} in the policy; gpuready render -f POLICY.yaml shows the object"
+    return type(error)(
+        _bounded(error.message),
+        status=error.status,
+        reason=error.reason,
+        details=error.details,
+        retry_after=error.retry_after,
+        why=error.why,
+        next_step=step,
+    )
+
+
+_WRONG_TEXT = (400, 413, 422)
+_HEAD, _TAIL = 300, 100  # the first cause and the last: a server lists thousands of them in one sentence
+
+
+def _bounded(text: str) -> str:
+    return text if len(text) <= _HEAD + _TAIL else f"{text[:_HEAD]} … {text[-_TAIL:]}"
+
+
+def _source_of(desired: Mapping[str, Any]) -> str:
+    labels = (desired.get("metadata") or {}).get("labels") or {}
+    name = labels.get(names.OPERAND_LABEL)
+    component = next((each.component for each in registry.OPERANDS if each.name == name), "")
+    fields = [f"spec.{component}"] if component else []
+    fields += ["spec.daemonsets"] if desired.get("kind") == "DaemonSet" else []
+    return " or ".join(fields) or "spec"
 
 
 def _blames_the_object(error: ApiStatusError) -> bool:

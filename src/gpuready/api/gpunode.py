@@ -35,6 +35,9 @@ class DevicePluginWish(Base, frozen=True, kw_only=True):
     refused: Annotated[
         ConfigError | None, doc("Why the operator does not run the device plugin that the policy asks for.")
     ] = None
+    kept_away: Annotated[
+        ConfigError | None, doc("Which taint of this node the operand's DaemonSet does not tolerate.")
+    ] = None
     config: Annotated[FreeObject | None, doc("The resolved plugin configuration, version v1.")] = None
     config_name: Annotated[str, doc("The key of the ConfigMap that `config` came from.")] = ""
     config_digest: Annotated[str, doc("Changes when `config` changes.")] = ""
@@ -56,6 +59,9 @@ class ToolkitWish(Base, frozen=True, kw_only=True):
     ] = ""
     grant: Annotated[str, doc("Id of the request of this node that is granted.")] = ""
     held_by: Annotated[str, doc("Why the request of this node is not granted yet.")] = ""
+    kept_away: Annotated[
+        ConfigError | None, doc("Which taint of this node the operand's DaemonSet does not tolerate.")
+    ] = None
 
 
 class FeatureLabelsWish(Base, frozen=True, kw_only=True):

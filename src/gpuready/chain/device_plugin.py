@@ -114,12 +114,14 @@ class Desired:
     """What the control plane asks of the plugin; `has_config` False = there is nothing valid to run with.
 
     original  NVIDIA's plugin is to offer the GPUs: it writes no record, so what the kubelet shows is all
+    kept_away   the taint for which no pod of it comes here; one that runs already stays
     refused   why the operator does not run the plugin as the policy asks; one that runs already is left
     """
 
     enabled: bool = True
     original: bool = False
     refused: Problem | None = None
+    kept_away: Problem | None = None
     has_config: bool = True
     error: Problem | None = None
     config_name: str = ""
@@ -198,6 +200,8 @@ def _by_the_original(facts: PluginFacts) -> Verdict:
     if had and facts.settled and facts.allocatable is not None:
         said = f"the node has {had}, and nothing of it is allocatable: unhealthy, or the plugin has gone"
         return _verdict(State.BROKEN, "NoHealthyDevices", said, next_step=step)
+    if facts.desired and facts.desired.kept_away:
+        return _as_told(facts.desired.kept_away, State.BROKEN)
     return _verdict(
         State.WAITING, "PluginNotStarted", "NVIDIA's device plugin offers nothing yet", next_step=step
     )
@@ -227,6 +231,8 @@ def _without_record(facts: PluginFacts) -> Verdict | None:
     if not facts.desired:
         said = "the operator has not said yet what it wants of this node"
         return _verdict(State.WAITING, "ConfigPending", said)
+    if facts.desired.kept_away:
+        return _as_told(facts.desired.kept_away, State.BROKEN)
     return _verdict(
         State.WAITING,
         "PluginNotStarted",

@@ -72,6 +72,7 @@ class ToolkitFacts:
 
     wanted        our toolkit is to run here; None while nobody has said
     original      NVIDIA's toolkit is: it writes no record, its validator's gate is all there is
+    kept_away     the taint for which no pod of it comes here; one that runs already stays
     gate          the gate toolkit-ready is there
     installed     the runtime's configuration holds something of ours
     record        None when this boot's toolkit has not written one
@@ -83,6 +84,7 @@ class ToolkitFacts:
 
     wanted: bool | None = None
     original: bool = False
+    kept_away: Problem | None = None
     gate: bool = False
     installed: bool = False
     record: ToolkitRecord | None = None
@@ -120,18 +122,26 @@ def _by_the_original(facts: ToolkitFacts) -> Verdict:
     if facts.gate:
         ready = _verdict(State.OK, "ToolkitReady", "NVIDIA's validator has found the toolkit ready")
         return _with_specs_that_stop_pods(facts) or _with_wrong_specs(facts) or ready
+    if facts.kept_away:
+        return _kept_away(facts.kept_away)
     return _verdict(State.WAITING, "ToolkitNotReady", "NVIDIA's toolkit is not ready yet", next_step=_LOOK)
 
 
 def _without_record(facts: ToolkitFacts) -> Verdict | None:
     if facts.record is not None:
         return None
+    if facts.kept_away:
+        return _kept_away(facts.kept_away)
     return _verdict(
         State.WAITING,
         "ToolkitNotStarted",
         "the container toolkit has not reported since this boot",
         next_step=_LOOK,
     )
+
+
+def _kept_away(problem: Problem) -> Verdict:
+    return _verdict(State.BROKEN, problem.reason, problem.message, problem.evidence, problem.next_step)
 
 
 def _with_a_problem(facts: ToolkitFacts) -> Verdict | None:

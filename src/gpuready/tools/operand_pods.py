@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from gpuready import names
-from gpuready.chain import reporting
+from gpuready.chain.kept_away import kept_away
 from gpuready.chain.reporting import STUCK
 from gpuready.chain.verdict import Link, State, Verdict
 from gpuready.tools import placement
@@ -202,12 +202,5 @@ def _absent(verdict: Verdict, why: str, step: str) -> Verdict:
 
 
 def _kept_away(verdict: Verdict, operand: str, daemonset: str, taints: Sequence[str]) -> Verdict:
-    tolerations = "; ".join(reporting.toleration_for(taint) for taint in taints)
-    return Verdict(
-        verdict.link,
-        State.BROKEN,
-        "OperandKeptAway",
-        f"the {operand} cannot run here: DaemonSet {daemonset} does not tolerate {', '.join(taints)}",
-        evidence=verdict.evidence,
-        next_step=f"add to spec.daemonsets.tolerations of the ClusterPolicy: {tolerations}",
-    )
+    found = kept_away(operand, daemonset, taints)
+    return Verdict(verdict.link, State.BROKEN, found.reason, found.message, verdict.evidence, found.next_step)

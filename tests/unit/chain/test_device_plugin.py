@@ -16,6 +16,7 @@ from gpuready.chain.device_plugin import (
     PluginRecord,
     Problem,
 )
+from gpuready.chain.kept_away import kept_away
 from gpuready.chain.verdict import Link, State, Verdict
 
 GPU = "nvidia.com/gpu"
@@ -373,3 +374,12 @@ def test_the_record_file_of_the_plugin_is_understood() -> None:
 )
 def test_the_health_engines_word_becomes_something_to_do(action: str, said: str) -> None:
     assert said in device_plugin.advice(action, 3)
+
+
+def test_a_plugin_that_a_taint_keeps_away_is_broken_unless_it_runs_already() -> None:
+    taint = kept_away("device-plugin", "nvidia-device-plugin-daemonset", ["team=ml:NoSchedule"])
+    desired = Desired(kept_away=taint)
+
+    assert device_plugin.judge(facts(desired=desired, record=None)).reason == "OperandKeptAway"
+    assert device_plugin.judge(facts(desired=desired, record=None)).state is State.BROKEN
+    assert device_plugin.judge(facts(desired=desired)).state is State.OK

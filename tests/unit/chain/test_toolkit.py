@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpuready.chain.device_plugin import Problem
+from gpuready.chain.kept_away import kept_away
 from gpuready.chain.toolkit import ToolkitFacts, ToolkitRecord, judge
 from gpuready.chain.verdict import State
 
@@ -148,3 +149,19 @@ def test_a_problem_brings_what_the_files_say_as_evidence():
 
     assert found.evidence == ("seen", HIDDEN)
     assert found.next_step == "by hand"
+
+
+KEPT_AWAY = kept_away("toolkit", "nvidia-container-toolkit-daemonset", ["team=ml:NoSchedule"])
+
+
+@pytest.mark.parametrize("given", [{"record": None}, {"original": True, "record": None}])
+def test_a_toolkit_that_a_taint_keeps_away_is_broken_with_the_toleration(given: dict[str, object]) -> None:
+    verdict = judge(facts(kept_away=KEPT_AWAY, **given))
+
+    assert (verdict.state, verdict.reason) == (State.BROKEN, "OperandKeptAway")
+    assert "nvidia-container-toolkit-daemonset does not tolerate team=ml:NoSchedule" in verdict.message
+    assert '{key: team, operator: Equal, value: "ml", effect: NoSchedule}' in verdict.next_step
+
+
+def test_a_toolkit_that_runs_already_is_not_touched_by_a_taint_that_came_later() -> None:
+    assert judge(facts(kept_away=KEPT_AWAY)).state is State.OK

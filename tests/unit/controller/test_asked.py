@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,21 +11,21 @@ from gpuready import names
 from gpuready.api.policy import parse_policy
 from gpuready.controller.nodes.asked import Asked
 from gpuready.controller.nodes.loop import spec_of
-from gpuready.kube.trimmed import Metadata, Node
+from gpuready.kube.trimmed import Metadata, Node, NodeSpec, Taint
 from gpuready.operands.contract import REFERENCE_MISSING, Refusal
 
 MISSING = Refusal(REFERENCE_MISSING, "there is no Secret gpu-operator/site", "create the Secret site")
 SETS = {"device-plugin": "nvidia-device-plugin-daemonset", "toolkit": "nvidia-container-toolkit-daemonset"}
 
 
-def told(held_back: dict[str, Refusal], *, runs: str = "") -> dict[str, Any]:
+def told(held_back: dict[str, Refusal], *, runs: str = "", taints: Sequence[Taint] = ()) -> dict[str, Any]:
     """GPUNode.spec of a GPU node. runs: first word of the command in the pods that are there, "" = none."""
     policy = parse_policy({"metadata": {"name": "p"}, "spec": {}})
     labels = {names.NFD_PCI_LABELS[0]: "true", names.GPU_PRESENT: "true"}
     container = {"command": [runs, "role"]}
     daemonset = {"spec": {"template": {"spec": {"containers": [container]}}}} if runs else None
     return spec_of(
-        Node(metadata=Metadata(name="g1", labels=labels)),
+        Node(metadata=Metadata(name="g1", labels=labels), spec=NodeSpec(taints=list(taints))),
         Asked.of(policy, held_back),
         None,
         source=None,
@@ -55,3 +56,17 @@ def test_pods_that_run_while_their_successors_are_held_back_are_heard(operand):
 def test_pods_of_the_original_are_not_taken_for_ours():
     """They have the same names, and write no record that the node agent could wait for."""
     assert told({"device-plugin": MISSING}, runs="/bin/sh")["devicePlugin"]["enabled"] is False
+
+
+@pytest.mark.parametrize("operand", SETS)
+def test_a_node_is_told_which_taint_keeps_an_operand_away(operand):
+    """It sees only that no pod comes; with this its GPUNode says the same as doctor."""
+    block = {"device-plugin": "devicePlugin", "toolkit": "toolkit"}[operand]
+
+    kept = told({}, runs="gpuready", taints=[Taint(key="team", value="ml", effect="NoSchedule")])[block]
+
+    assert kept["enabled"] is True
+    assert kept["keptAway"]["reason"] == "OperandKeptAway"
+    assert f"DaemonSet {SETS[operand]} does not tolerate team=ml:NoSchedule" in kept["keptAway"]["message"]
+    assert "spec.daemonsets.tolerations" in kept["keptAway"]["nextStep"]
+    assert "keptAway" not in told({}, runs="gpuready")[block]

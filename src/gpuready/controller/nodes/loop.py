@@ -25,6 +25,7 @@ from gpuready.controller.nodes.asked import Asked, HeldBack, OperandAsked
 from gpuready.controller.nodes.desired import ConfigSource, Spec, desired_spec
 from gpuready.controller.nodes.driver_pod import config_of, driver_trouble
 from gpuready.controller.nodes.grants import Grant, RollOut, asks, granted_to, holds_gpus, request_of
+from gpuready.controller.nodes.kept_away import kept_away_from, tolerations_of
 from gpuready.controller.nodes.silence import silence_of
 from gpuready.controller.nodes.summary import DriverSummary, GPUNodeSummary
 from gpuready.controller.nodes.uninstall import Uninstaller, new_gpu_node
@@ -38,6 +39,7 @@ from gpuready.operands.device_plugin.manifest import DAEMONSET as PLUGIN_SET
 from gpuready.operands.toolkit.manifest import DAEMONSET as TOOLKIT_SET
 
 WORKERS = 8
+KEPT_AWAY = (("devicePlugin", PLUGIN_SET, "device-plugin"), ("toolkit", TOOLKIT_SET, "toolkit"))
 # An agent that restarts is back within this time; only a longer silence is worth a condition.
 SILENCE_S = 10.0
 
@@ -322,7 +324,8 @@ class NodesLoop(Loop):
         And one that comes or goes while its operand is held back is what a node was told of.
         """
         came_or_went = (old is None) != (new is None)
-        if config_of(old) != config_of(new) or (came_or_went and self._held_back):
+        moved = came_or_went and self._held_back
+        if config_of(old) != config_of(new) or moved or tolerations_of(old) != tolerations_of(new):
             self._all()
 
     def _on_configmap(self, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
@@ -366,6 +369,25 @@ def spec_of(
     grant            of the node's request; None leaves what was granted
     """
     labels = labels_to_be(node, summary, asked.policy)
+    spec = _spec_of(node, asked, summary, labels, source, driver_pods, find_daemonset, grant)
+    for section, name, operand in KEPT_AWAY:
+        found = kept_away_from(node, operand, name, find_daemonset(name))
+        wish = spec.get(section) or {}
+        if found and (wish.get("enabled") or wish.get("original")):
+            spec[section] = {**wish, "keptAway": found}
+    return spec
+
+
+def _spec_of(
+    node: Node,
+    asked: Asked,
+    summary: GPUNodeSummary | None,
+    labels: Mapping[str, str],
+    source: ConfigSource | None,
+    driver_pods: Sequence[Pod],
+    find_daemonset: Callable[[str], Mapping[str, Any] | None],
+    grant: Grant | None,
+) -> Spec:
     now = summary.spec if summary else {}
     sets = {pod.metadata.labels.get("app", "") for pod in driver_pods}
     trouble = driver_trouble(
@@ -436,5 +458,6 @@ def _matters(old: Node, new: Node) -> bool:
     return (
         old.metadata.labels != new.metadata.labels
         or old.ready != new.ready
+        or old.spec.taints != new.spec.taints
         or old.condition(names.GPU_READY_CONDITION) != new.condition(names.GPU_READY_CONDITION)
     )

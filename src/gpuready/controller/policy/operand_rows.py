@@ -7,6 +7,7 @@ from typing import Any
 
 from gpuready import names
 from gpuready.chain.driver import NOT_AS_ASKED
+from gpuready.chain.kept_away import REASON as KEPT_AWAY
 from gpuready.chain.verdict import Link, State
 from gpuready.chain.wording import counted
 from gpuready.controller.nodes.summary import GPUNodeSummary
@@ -245,7 +246,7 @@ def _why_not(plan: OperandPlan, nodes: Sequence[NodeView], seen: Observed) -> tu
     row = summary.find_link(plan.operand.link) if plan.operand.link else summary.first_broken()
     if row is None:
         return "NotReported", f"{node.name}: the node agent has not reported on this yet{others}"
-    step = f"; next: {row.next_step}" if row.reason in NOT_AS_ASKED and row.next_step else ""
+    step = f"; next: {row.next_step}" if row.reason in (*NOT_AS_ASKED, KEPT_AWAY) and row.next_step else ""
     return row.reason or "NotReady", f"{node.name}: {row.message}{step}{others}"
 
 

@@ -136,6 +136,7 @@ def _toolkit_facts(view: View, driver_verdict: Verdict) -> ToolkitFacts:
     return ToolkitFacts(
         wanted=view.wishes.toolkit_wanted,
         original=view.wishes.original_toolkit,
+        kept_away=view.wishes.toolkit_kept_away,
         gate=view.toolkit_gate,
         installed=view.toolkit_installed,
         record=toolkit_files.record_of(view.toolkit),

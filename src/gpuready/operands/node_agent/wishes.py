@@ -30,6 +30,8 @@ class Wishes:
     plugin_enabled: bool = False
     original_plugin: bool = False
     plugin_refused: Problem | None = None
+    plugin_kept_away: Problem | None = None
+    toolkit_kept_away: Problem | None = None
     plugin: Desired | None = None
     toolkit_wanted: bool | None = None
     toolkit: Desired | None = None
@@ -50,6 +52,8 @@ def wishes_of(spec: Mapping[str, Any] | None, *, generation: int, boot_id: str) 
         plugin_enabled=bool(plugin.get("enabled")),
         original_plugin=bool(plugin.get("original")),
         plugin_refused=Problem.from_json(plugin.get("refused")),
+        plugin_kept_away=Problem.from_json(plugin.get("keptAway")),
+        toolkit_kept_away=Problem.from_json((spec.get("toolkit") or {}).get("keptAway")),
         plugin=_plugin_of(plugin, generation, boot_id),
         toolkit_wanted=bool((spec.get("toolkit") or {}).get("enabled")),
         toolkit=_toolkit_of(spec.get("toolkit") or {}, generation, boot_id),
@@ -88,6 +92,7 @@ def for_judgement(wishes: Wishes) -> device_plugin.Desired | None:
         enabled=wishes.plugin_enabled,
         original=wishes.original_plugin,
         refused=wishes.plugin_refused,
+        kept_away=wishes.plugin_kept_away,
         has_config=wishes.plugin.config is not None,
         error=Problem.from_json(wishes.plugin.error),
         config_name=wishes.plugin.config_name,

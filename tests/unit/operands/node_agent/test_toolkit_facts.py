@@ -9,7 +9,7 @@ from gpuready.chain.driver import DriverFacts
 from gpuready.chain.verdict import Link, State, Verdict
 from gpuready.operands.node_agent.decision import View, judge
 from gpuready.operands.node_agent.observer import SettledSpecs, Settling
-from gpuready.operands.node_agent.wishes import Wishes, wishes_of
+from gpuready.operands.node_agent.wishes import Wishes, for_judgement, wishes_of
 
 STALE = SpecFacts(kept=(KeptSpec("nvidia.com/gpu", "/f", stale=True, reason="NVML does not answer"),))
 GONE = SpecFacts(kept=(KeptSpec("nvidia.com/gpu", "/f"),))
@@ -64,3 +64,13 @@ def test_words_of_the_wish_that_are_no_words_are_left_out():
 
     assert wish is not None
     assert wish.config == {"restart": "", "grant": "g1", "heldBy": ""}
+
+
+def test_what_keeps_pods_away_reaches_both_links_from_the_gpunode():
+    row = {"reason": "OperandKeptAway", "message": "DaemonSet x does not tolerate team=ml:NoSchedule"}
+    spec = {"devicePlugin": {"enabled": True, "keptAway": row}, "toolkit": {"enabled": True, "keptAway": row}}
+
+    wishes = wishes_of(spec, generation=1, boot_id="b")
+
+    assert wishes.toolkit_kept_away == for_judgement(wishes).kept_away
+    assert toolkit(toolkit=None, wishes=wishes).message == row["message"]

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from gpuready import names
 from gpuready.chain.cdi_specs import SpecFacts, SpecProblem, problems_of
 from gpuready.chain.cdi_support import RunningRuntime, support
 from gpuready.chain.device_plugin import Problem
@@ -77,6 +78,7 @@ class ToolkitFacts:
     installed     the runtime's configuration holds something of ours
     record        None when this boot's toolkit has not written one
     deploy_label  value of nvidia.com/gpu.deploy.container-toolkit ("" = absent)
+    plugin_label  value of nvidia.com/gpu.deploy.device-plugin ("" = absent)
     specs         the CDI specs as they lie on the node
     strategies    by which the device plugin hands out GPUs; () = it has not said
     has_driver    the driver's link is whole: else files are missing for that reason, and that link says so
@@ -89,6 +91,7 @@ class ToolkitFacts:
     installed: bool = False
     record: ToolkitRecord | None = None
     deploy_label: str = "true"
+    plugin_label: str = ""
     specs: SpecFacts = field(default_factory=SpecFacts)
     strategies: tuple[str, ...] = ()
     has_driver: bool = True
@@ -198,7 +201,20 @@ def _with_specs_that_stop_pods(facts: ToolkitFacts) -> Verdict | None:
     if not facts.has_driver:
         return None
     found = problems_of(facts.specs)
-    return _of_specs(facts, State.BROKEN, found) if found and found[0].stops_pods else None
+    if not found or not found[0].stops_pods:
+        return None
+    if facts.plugin_label.startswith(_PAUSED) and found[0].problem.message.startswith(names.PLUGIN_CDI_FILE):
+        return _while_its_writer_is_paused(facts, found[0].problem)
+    return _of_specs(facts, State.BROKEN, found)
+
+
+def _while_its_writer_is_paused(facts: ToolkitFacts, problem: Problem) -> Verdict:
+    """Another driver has come, and the device plugin writes its spec anew when it is back."""
+    label = f"{names.DEPLOY_DEVICE_PLUGIN}={facts.plugin_label}"
+    said = f"{names.PLUGIN_CDI_FILE} is of an earlier driver, and the device plugin that writes it is paused"
+    back = f"kubectl label node NODE {names.DEPLOY_DEVICE_PLUGIN}=true --overwrite"
+    step = f"when the new driver is there: {back}"
+    return _verdict(State.WAITING, "PluginPaused", f"{said} ({label})", (problem.message,), step)
 
 
 def _with_wrong_specs(facts: ToolkitFacts) -> Verdict | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from gpuready import names
+from gpuready.chain.cdi_specs import SpecFacts, SpecFile
 from gpuready.chain.device_plugin import Problem
 from gpuready.chain.kept_away import kept_away
 from gpuready.chain.toolkit import ToolkitFacts, ToolkitRecord, judge
@@ -165,3 +167,15 @@ def test_a_toolkit_that_a_taint_keeps_away_is_broken_with_the_toleration(given: 
 
 def test_a_toolkit_that_runs_already_is_not_touched_by_a_taint_that_came_later() -> None:
     assert judge(facts(kept_away=KEPT_AWAY)).state is State.OK
+
+
+def test_the_plugins_spec_of_an_earlier_driver_waits_while_the_plugin_is_paused() -> None:
+    old = SpecFile(names.PLUGIN_CDI_FILE, names.PLUGIN_CDI_KIND, missing=("/usr/lib/libcuda.so.570.86.10",))
+    given = {"specs": SpecFacts(files=(old,)), "has_driver": True}
+
+    assert judge(facts(**given)).reason == "CdiHostPathMissing"
+    verdict = judge(facts(plugin_label="paused-for-driver-upgrade", **given))
+
+    assert (verdict.state, verdict.reason) == (State.WAITING, "PluginPaused")
+    assert "nvidia.com/gpu.deploy.device-plugin=paused-for-driver-upgrade" in verdict.message
+    assert "libcuda.so.570.86.10" in verdict.evidence[0]

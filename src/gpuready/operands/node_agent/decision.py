@@ -141,6 +141,7 @@ def _toolkit_facts(view: View, driver_verdict: Verdict) -> ToolkitFacts:
         installed=view.toolkit_installed,
         record=toolkit_files.record_of(view.toolkit),
         deploy_label=labels.get(names.DEPLOY_TOOLKIT, ""),
+        plugin_label=labels.get(names.DEPLOY_DEVICE_PLUGIN, ""),
         specs=view.specs,
         strategies=tuple((view.record or {}).get("strategies") or ()),
         has_driver=driver_verdict.is_whole,

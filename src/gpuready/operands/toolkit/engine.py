@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from gpuready.chain.cdi_support import CDI_CRI, RunningRuntime, support
 from gpuready.errors import GPUReadyError
@@ -129,7 +129,7 @@ class Engine:
         except RuntimeSilent as exc:
             await runtime.learn_version()
             self._version = runtime.version
-            return None, exc
+            return None, silent_at(runtime.layout, self._settings.socket, exc)
         self._version = running.version
         return running, None
 
@@ -282,3 +282,17 @@ def _handlers_gone(settings: Sequence[SettingChange]) -> tuple[str, ...]:
 def _digest(texts: Mapping[str, str], wanted: Wanted) -> str:
     row = json.dumps([sorted(texts.items()), repr(wanted)])
     return hashlib.sha256(row.encode()).hexdigest()[:16]
+
+
+def silent_at(layout: Layout, asked: str, silent: RuntimeSilent) -> RuntimeSilent:
+    """With the socket's path on the host, and the variable where the policy has named it.
+
+    asked  the socket that the settings name, "" = the usual one
+    """
+    path = layout.socket
+    what = silent.what if path in silent.what else silent.what.replace(PurePosixPath(path).name, path)
+    step = silent.next_step
+    if asked and not step:
+        own = f"{layout.runtime.upper()}_SOCKET"
+        step = f"start the runtime, or correct {own} (or RUNTIME_SOCKET) in spec.toolkit.env: it says {asked}"
+    return RuntimeSilent(what, why=silent.why, next_step=step)

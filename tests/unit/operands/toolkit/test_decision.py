@@ -8,7 +8,7 @@ from gpuready.node.cri import RuntimeSilent
 from gpuready.operands.toolkit import dry_run
 from gpuready.operands.toolkit.daemon import _text_of
 from gpuready.operands.toolkit.decision import Action, decide
-from gpuready.operands.toolkit.engine import Look
+from gpuready.operands.toolkit.engine import Look, silent_at
 from gpuready.operands.toolkit.layouts import layout_of
 from gpuready.operands.toolkit.plan import FileChange, Plan, SettingChange
 from gpuready.operands.toolkit.running import Running
@@ -71,3 +71,14 @@ def test_a_dry_run_promises_no_restart_of_what_does_not_run():
 
 def test_a_dry_run_shows_the_version_also_of_a_runtime_that_does_not_answer():
     assert "1.7.24" in dry(look(running=None, silent=SILENT, version="1.7.24")).splitlines()[0]
+
+
+def test_a_socket_that_the_policy_names_is_told_with_its_path_and_its_variable():
+    layout = layout_of(Settings(runtime="containerd", socket="/run/elsewhere/c.sock"), lambda path: False)
+    silent = RuntimeSilent("the container runtime does not answer on c.sock", why="No such file or directory")
+
+    found = silent_at(layout, "/run/elsewhere/c.sock", silent)
+
+    assert found.what == "the container runtime does not answer on /run/elsewhere/c.sock"
+    assert "CONTAINERD_SOCKET" in found.next_step
+    assert silent_at(layout, "", silent).next_step == ""

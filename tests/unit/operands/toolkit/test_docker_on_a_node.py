@@ -113,5 +113,5 @@ def test_a_socket_that_is_not_there_is_told_in_words(
     run(["toolkit", "--dry-run"])
 
     said = capsys.readouterr().out
-    assert "note  dockerd does not answer on docker.sock: No such file or directory\n" in said
+    assert "note  dockerd does not answer on /run/docker.sock: No such file or directory\n" in said
     assert said.endswith("no restart: the runtime does not answer, and until it does nothing is changed\n")

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 
 import click
 
-from gpuready import log, names
-from gpuready.errors import GPUReadyError
+from gpuready import given_files, log, names
+from gpuready.errors import GPUReadyError, UsageError
 
 FOUND_NOTHING, FOUND_SOMETHING, COULD_NOT_LOOK = 0, 1, 2
 
@@ -71,14 +71,24 @@ class Seconds(click.ParamType[float]):
 class TextFile(click.File):
     """The text of a file; - is stdin."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_bytes: int = given_files.MOST_BYTES) -> None:
         super().__init__("r", encoding="utf-8")
+        self._most_bytes = most_bytes
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
-            return super().convert(value, param, ctx).read()
+            return given_files.read_given(value, self._most_bytes).decode()
         except UnicodeDecodeError as exc:
             self.fail(f"{value!r} is not UTF-8 text: {exc.reason} at byte {exc.start}", param, ctx)
+        except OSError as exc:
+            raise UsageError(
+                f"cannot read {'standard input' if value == '-' else value}",
+                why=exc.strerror or str(exc),
+                next_step="name a text file, or give its text on stdin and - as the name",
+            ) from exc
+
+
+NODES_FILE = TextFile(given_files.MOST_BYTES_OF_A_CLUSTER)
 
 
 class Commands(click.Group):
@@ -206,7 +216,7 @@ def doctor(
 @gpuready.command(short_help="What would change if a policy were applied.")
 @_cluster_options
 @click.option("-f", "--file", "policy_file", type=TextFile(), required=True, help="The policy; - is stdin.")
-@click.option("--nodes", "nodes_file", type=TextFile(), help="Plan for these nodes, without a cluster.")
+@click.option("--nodes", "nodes_file", type=NODES_FILE, help="Plan for these nodes, without a cluster.")
 @click.option(
     "--namespace", default=names.OPERATOR_NAMESPACE, show_default=True, help="Where the operator runs."
 )
@@ -303,7 +313,7 @@ def rbac(namespace: str) -> int:
 
 @gpuready.command(short_help="Print the objects that a policy leads to.")
 @click.option("-f", "--file", "policy_file", type=TextFile(), required=True, help="The policy; - is stdin.")
-@click.option("--nodes", "nodes_file", type=TextFile(), help="A NodeList, as kubectl get nodes -o yaml.")
+@click.option("--nodes", "nodes_file", type=NODES_FILE, help="A NodeList, as kubectl get nodes -o yaml.")
 @click.option(
     "--namespace", default=names.OPERATOR_NAMESPACE, show_default=True, help="Where the operator runs."
 )
@@ -327,7 +337,7 @@ def render(policy_file: str, nodes_file: str | None, namespace: str, own_image: 
 
 @gpuready.command(short_help="List the images that a cluster pulls.")
 @click.option("-f", "--file", "policy_file", type=TextFile(), required=True, help="The policy; - is stdin.")
-@click.option("--nodes", "nodes_file", type=TextFile(), help="A NodeList, as kubectl get nodes -o yaml.")
+@click.option("--nodes", "nodes_file", type=NODES_FILE, help="A NodeList, as kubectl get nodes -o yaml.")
 @click.option("--own-image", default="", help="The operator's own image; as the chart's operator.repository.")
 @click.option(
     "-o",

@@ -20,6 +20,7 @@ from typing import Any
 
 from gpuready import names
 from gpuready.errors import UsageError
+from gpuready.given_files import read_given
 from gpuready.kube.certificate import find_not_after, time_text
 from gpuready.yaml_text import parse_yaml
 
@@ -52,7 +53,7 @@ class TokenFile:
         try:
             mtime_ns = self.path.stat().st_mtime_ns
             if mtime_ns != self._mtime_ns or self._clock() - self._read_at >= TOKEN_MAX_AGE_S:
-                self._token = _printable(self.path.read_bytes())
+                self._token = _printable(read_given(self.path))
                 self._mtime_ns, self._read_at = mtime_ns, self._clock()
         except (OSError, ValueError) as exc:  # also in the middle of being written: the last one may still do
             if not self._token:
@@ -371,7 +372,7 @@ def _trusting(authority: bytes, source: str = "") -> ssl.SSLContext:
 
 def _read_file(path: Path, what: str, named: str = "") -> bytes:
     try:
-        return path.read_bytes()
+        return read_given(path)
     except OSError as exc:
         raise NoAccess(
             f"cannot read {what} {named or path}",

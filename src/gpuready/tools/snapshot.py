@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from gpuready.errors import UsageError
+from gpuready.given_files import MOST_BYTES_OF_A_CLUSTER, read_given
 from gpuready.kube.client import KubeClient
 from gpuready.kube.errors import NotFound
 from gpuready.kube.resources import CLUSTER_POLICIES, DAEMONSETS, GPU_NODES, NODES, PODS, Resource
@@ -121,7 +122,7 @@ def save(snapshot: Snapshot, path: str) -> None:
 def load(path: str) -> Snapshot:
     """raises  UsageError for a file that cannot be read or is no bundle"""
     try:
-        row = json.loads(Path(path).read_text(encoding="utf-8"))
+        row = json.loads(read_given(path, MOST_BYTES_OF_A_CLUSTER).decode())
         if not isinstance(row, dict) or row.get("format") != FORMAT:
             raise _no_bundle(path, f'it does not say "format": "{FORMAT}"')
         return Snapshot.from_json(row)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from pathlib import Path
 
 import click
 
 from gpuready.errors import UsageError
-from gpuready.node.files import MOST_BYTES, read_regular
+from gpuready.given_files import read_given
 from gpuready.operands.exporter.counters import Counters, parse
 
 
@@ -25,12 +24,6 @@ def lint(file: str, output: str, dcgm: bool, strict: bool) -> int:
     """
     name = "<stdin>" if file == "-" else file
     content = _content_of(file)
-    if len(content) > MOST_BYTES:
-        raise UsageError(
-            f"{name} has more than {MOST_BYTES // 2**20} MiB",
-            why="no exporter takes such a file",
-            next_step="give it the CSV itself",
-        )
     counters = parse(content, dcgm=dcgm)
     click.echo(_as_json(counters) if output == "json" else _as_text(counters, name))
     found = len(counters.problems) if strict else counters.rejected
@@ -38,17 +31,9 @@ def lint(file: str, output: str, dcgm: bool, strict: bool) -> int:
 
 
 def _content_of(file: str) -> bytes:
-    """Waits for stdin and for a shell's `<(…)`, whose other end the shell holds, and for nothing else.
-
-    raises  UsageError
-    """
+    """raises  UsageError"""
     try:
-        if file == "-" or file.startswith("/dev/fd/"):
-            with click.open_file(file, "rb") as stream:
-                return bytes(stream.read(MOST_BYTES + 1))
-        if (path := Path(file)).stat().st_size > MOST_BYTES:
-            return b" " * (MOST_BYTES + 1)
-        return read_regular(path)
+        return read_given(file)
     except OSError as exc:
         raise UsageError(
             f"cannot read {file}",

@@ -1,0 +1,30 @@
+"""Files that somebody names on a command line or in a kubeconfig: read to their end, but never without one.
+
+A pipe is waited for, as everywhere; what is too long (a device, a log, another person's joke) is an error.
+"""
+
+from __future__ import annotations
+
+import errno
+import sys
+from pathlib import Path
+
+MOST_BYTES = 4 * 2**20  # a policy with all that stands beside it, a kubeconfig, a counters file
+MOST_BYTES_OF_A_CLUSTER = 256 * 2**20  # a node is some 25 KiB of YAML: 10,000 of them
+
+
+def read_given(path: str | Path, most_bytes: int = MOST_BYTES) -> bytes:
+    """All of a file; "-" is standard input.
+
+    raises  OSError, also for more than `most_bytes`
+    """
+    if path == "-":
+        if sys.stdin is None:
+            raise OSError(errno.EBADF, "standard input is closed")
+        content = sys.stdin.buffer.read(most_bytes + 1)
+    else:
+        with open(path, "rb") as file:
+            content = file.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        raise OSError(errno.EFBIG, f"it has more than {most_bytes // 2**20} MiB", str(path))
+    return content

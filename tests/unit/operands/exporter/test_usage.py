@@ -92,10 +92,12 @@ def test_instances_are_counted_apart():
     assert use.remainder == {("GPU-0", 1): 7.0, ("GPU-0", 2): 6.0}
 
 
+# Bytes or per cent: what is too small for a float's full precision is rounded as no relative bound allows.
+AMOUNTS = st.floats(0, 1e12, allow_subnormal=False)
+
+
 @settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.tuples(st.sampled_from([1, 2, 3, 99]), st.floats(0, 1e12)), max_size=6), st.floats(0, 1e12)
-)
+@given(st.lists(st.tuples(st.sampled_from([1, 2, 3, 99]), AMOUNTS), max_size=6), AMOUNTS)
 def test_pods_and_the_rest_together_are_never_more_than_the_device(amounts, value) -> None:
     use = shared_out([(process(pid), amount) for pid, amount in amounts], PODS, TWO, {WHOLE: value})
 

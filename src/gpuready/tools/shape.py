@@ -93,7 +93,11 @@ _POLICY = Needed(
     },
     ("metadata",),
 )
+_LEASE_META = Needed({"name": str, "namespace": str}, ("name", "namespace"))
+_LEASE_SPEC = {"holderIdentity": str, "leaseDurationSeconds": int, "renewTime": str}
+_LEASE = Needed({"metadata": _LEASE_META, "spec": _LEASE_SPEC}, ("metadata",))
 BUNDLE = {
+    "lease": _LEASE,
     "takenAt": str,
     "missing": [str],
     "nodes": [_NODE],

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
-from gpuready.errors import UsageError
+from gpuready import names
+from gpuready.errors import ApiError, UsageError
 from gpuready.given_files import MOST_BYTES_OF_A_CLUSTER, read_given
 from gpuready.kube.client import KubeClient
 from gpuready.kube.errors import NotFound
-from gpuready.kube.resources import CLUSTER_POLICIES, DAEMONSETS, GPU_NODES, NODES, PODS, Resource
+from gpuready.kube.resources import CLUSTER_POLICIES, DAEMONSETS, GPU_NODES, LEASES, NODES, PODS, Resource
 from gpuready.shape import ShapeError, check
 from gpuready.tools.shape import BUNDLE
 
@@ -34,7 +35,12 @@ _DAEMONSET_POD = ("nodeSelector", "affinity", "tolerations")
 
 @dataclass(frozen=True)
 class Snapshot:
-    """missing   kinds that the API server does not know (their CRDs are not installed)"""
+    """What was there at one moment.
+
+    missing       kinds that the API server does not know (their CRDs are not installed)
+    lease         what the working operator renews; None where there is none or it was not looked at
+    lease_unseen  why it could not be read
+    """
 
     nodes: list[Object] = field(default_factory=list)
     gpu_nodes: list[Object] = field(default_factory=list)
@@ -43,6 +49,8 @@ class Snapshot:
     policies: list[Object] = field(default_factory=list)
     missing: tuple[str, ...] = ()
     taken_at: str = ""
+    lease: Object | None = None
+    lease_unseen: str = ""
 
     def to_json(self) -> Object:
         return {
@@ -54,6 +62,7 @@ class Snapshot:
             "pods": self.pods,
             "daemonsets": self.daemonsets,
             "clusterpolicies": self.policies,
+            **({"lease": self.lease} if self.lease else {}),
         }
 
     @classmethod
@@ -68,6 +77,7 @@ class Snapshot:
             policies=list(row.get("clusterpolicies") or ()),
             missing=tuple(row.get("missing") or ()),
             taken_at=str(row.get("takenAt") or ""),
+            lease=row.get("lease") or None,
         )
 
 
@@ -85,6 +95,7 @@ async def gather(client: KubeClient, *, pod_labels: str = "") -> Snapshot:
         _find(client, CLUSTER_POLICIES),
     )
     missing = [r.plural for r, rows in ((GPU_NODES, gpu_nodes), (CLUSTER_POLICIES, policies)) if rows is None]
+    lease, lease_unseen = await find_lease(client, policies or [])
     return Snapshot(
         nodes=[trimmed_node(obj) for obj in nodes],
         gpu_nodes=[_with_meta(obj, "spec", "status") for obj in gpu_nodes or []],
@@ -93,7 +104,28 @@ async def gather(client: KubeClient, *, pod_labels: str = "") -> Snapshot:
         policies=[_with_meta(obj, "status") for obj in policies or []],
         missing=tuple(missing),
         taken_at=now_text(),
+        lease=lease,
+        lease_unseen=lease_unseen,
     )
+
+
+async def find_lease(client: KubeClient, policies: Sequence[Object]) -> tuple[Object | None, str]:
+    """The Lease beside the operator that answered a policy, and why it cannot be seen.
+
+    An operator that was told not to elect has none: a Lease that is not there says nothing.
+    """
+    namespaces = [(policy.get("status") or {}).get("namespace") for policy in policies]
+    namespace = next((each for each in namespaces if each), "")
+    if not namespace:
+        return None, ""
+    try:
+        found = await client.get(LEASES, names.LEADER_LEASE, namespace)
+    except NotFound:
+        return None, ""
+    except ApiError as exc:
+        return None, f"whether an operator works was not looked at: {exc}"
+    meta = {"name": names.LEADER_LEASE, "namespace": namespace}
+    return {"metadata": meta, "spec": dict(found.get("spec") or {})}, ""
 
 
 def now_text() -> str:

@@ -16,7 +16,7 @@ from gpuready.chain import summary
 from gpuready.chain.driver import POD_FAILING
 from gpuready.chain.verdict import Link, State, Verdict
 from gpuready.errors import UsageError
-from gpuready.tools import placement
+from gpuready.tools import leader, placement
 from gpuready.tools import policies as policies_
 from gpuready.tools.doctor import operands, pending
 from gpuready.tools.doctor.finding import Finding, Severity, finding_of
@@ -33,16 +33,22 @@ _SAID_BY_ROWS = ("OperandNotReady", "OperandRefused")
 
 @dataclass(frozen=True)
 class Report:
-    """remarks   what is true and asks nothing of anybody"""
+    """What was found.
+
+    remarks   what is true and asks nothing of anybody
+    unseen    what could not be looked at
+    """
 
     rows: tuple[NodeRow, ...]
     findings: tuple[Finding, ...]
     remarks: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
             "findings": [finding.to_json() for finding in self.findings],
             "remarks": list(self.remarks),
+            **({"notLookedAt": list(self.unseen)} if self.unseen else {}),
             "nodes": [row.to_json() for row in self.rows if row.has_gpus or row.undiscovered],
             "problems": self.count(Severity.PROBLEM),
             "warnings": self.count(Severity.WARNING),
@@ -65,12 +71,14 @@ def report_of(snapshot: Snapshot, node: str | None = None) -> Report:
             raise _no_such_node(node, [row.name for row in rows])
         return Report(tuple(mine), tuple(_of_node(mine[0], held.get(node, {}))))
     findings = [
+        *_of_leader(snapshot),
         *_of_policy(snapshot, rows),
         *(finding for row in rows for finding in _of_node(row, held.get(row.name, {}))),
         *(finding for policy in snapshot.policies for finding in _of_waiting_nodes(policy)),
         *pending.explain_all(snapshot, rows),
     ]
-    return Report(tuple(rows), tuple(findings), tuple(_remarks(snapshot.policies)))
+    unseen = (snapshot.lease_unseen,) if snapshot.lease_unseen else ()
+    return Report(tuple(rows), tuple(findings), tuple(_remarks(snapshot.policies)), unseen)
 
 
 def _no_such_node(node: str, there: Sequence[str]) -> UsageError:
@@ -129,6 +137,15 @@ def _gpus_named(verdict: Verdict) -> set[str]:
 
 
 # --- policy and operator ----------------------------------------------------------------------------------
+
+
+def _of_leader(snapshot: Snapshot) -> list[Finding]:
+    """A policy's status stays as the last operator wrote it, whether anybody works or not."""
+    why = leader.why_nobody_works(snapshot.lease, snapshot.taken_at)
+    if not why or snapshot.lease is None:
+        return []
+    step = leader.next_step(snapshot.lease)
+    return [Finding("cluster", Severity.PROBLEM, "NoOperator", why, next_step=step)]
 
 
 def _of_policy(snapshot: Snapshot, rows: Sequence[NodeRow]) -> list[Finding]:

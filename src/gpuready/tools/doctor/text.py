@@ -45,7 +45,7 @@ def report_text(report: Report, columns: int | None = None) -> str:
     cordoned = [row.name for row in report.rows if row.cordoned]
     if cordoned:
         lines.append(f"-     {_listed(cordoned)}: cordoned, no new pod goes there")
-    lines += [f"-     {line}" for line in unseen_lines(report.rows)]
+    lines += [f"-     {line}" for line in (*report.unseen, *unseen_lines(report.rows))]
     return folded(joined([*lines, counts(report)]), columns)
 
 

@@ -13,12 +13,13 @@ from gpuready import names
 from gpuready.kube.cache import WatchCache
 from gpuready.kube.client import KubeClient
 from gpuready.kube.resources import CLUSTER_POLICIES, DAEMONSETS, GPU_NODES, NODES, PODS
+from gpuready.tools import leader
 from gpuready.tools import snapshot as snapshots
 from gpuready.tools.node_rows import NodeRow, rows_of
 from gpuready.tools.placement import Object
 from gpuready.tools.snapshot import Snapshot
 from gpuready.tools.status import table
-from gpuready.tools.terminal import joined
+from gpuready.tools.terminal import joined, printable
 
 _OWN_PODS = names.OPERAND_LABEL
 _CALM_S = 0.2  # redraw at most five times a second
@@ -38,7 +39,18 @@ def run(
 async def _once(kubeconfig: str | None, context: str | None, output: str) -> None:
     async with KubeClient.auto(kubeconfig, context, user_agent="gpuready-cli") as client:
         seen = await snapshots.gather(client, pod_labels=_OWN_PODS)
-    _print(_text(rows_of(seen), seen.policies, output))
+    _print(text_of(seen, output))
+
+
+def text_of(seen: Snapshot, output: str) -> str:
+    """The table or JSON, and before the policy's own word whether anybody is there to stand by it."""
+    rows = rows_of(seen)
+    why = leader.why_nobody_works(seen.lease, seen.taken_at)
+    if output == "json":
+        operator = {"operator": why} if why else {}
+        return json.dumps({**operator, **table.to_json(rows, seen.policies)}, indent=1)
+    told = [printable(f"{why}; next: {leader.next_step(seen.lease)}")] if why and seen.lease else []
+    return "\n".join([*told, table.plain(rows, seen.policies)])
 
 
 async def _watch(kubeconfig: str | None, context: str | None, output: str) -> None:
@@ -137,12 +149,6 @@ def _screen(output: str) -> AbstractContextManager[Screen]:
     from gpuready.tools.status.live import live_screen
 
     return live_screen()
-
-
-def _text(rows: Sequence[NodeRow], policies: Sequence[Object], output: str) -> str:
-    if output == "json":
-        return json.dumps(table.to_json(rows, policies), indent=1)
-    return table.plain(rows, policies)
 
 
 def _print(text: str) -> None:

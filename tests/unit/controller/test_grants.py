@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuready.controller.nodes.grants import Grant, RollOut, Stop, at_once
+from gpuready.controller.nodes.grants import Grant, RollOut, Stop, at_once, is_left_over
 from gpuready.controller.nodes.summary import GPUNodeSummary, LinkSummary, RequestSummary, StatusSummary
 from gpuready.controller.policy.active import ActivePolicy
 from gpuready.controller.policy.conditions import conditions_of
@@ -175,7 +175,22 @@ def test_what_was_granted_stays_while_the_node_is_at_it():
 def test_another_change_needs_another_grant():
     nodes = [node("a", asks="2", granted="1"), node("0", asks="9", granted="9")]
 
-    assert grant_for("a", nodes, 1) == Grant("1", "0 first, 1 at a time")
+    assert grant_for("a", nodes, 1) == Grant("", "0 first, 1 at a time")
+
+
+@pytest.mark.parametrize(
+    ("found", "left_over"),
+    [
+        pytest.param(node("a", granted="1", state="broken"), True, id="nobody ever asked for it"),
+        pytest.param(node("a", granted="1", state="ok"), True, id="done"),
+        pytest.param(node("a", granted="1", state="waiting"), False, id="at it"),
+        pytest.param(node("a", granted="1", state="broken", reason="RuntimeSilent"), False, id="stops all"),
+        pytest.param(node("a", granted="1", asks="1"), False, id="asked for"),
+        pytest.param(node("a"), False, id="nothing was granted"),
+    ],
+)
+def test_a_grant_that_nobody_asks_for_is_left_over(found, left_over):
+    assert is_left_over(found) is left_over
 
 
 @pytest.mark.parametrize(

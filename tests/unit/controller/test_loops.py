@@ -397,3 +397,16 @@ async def test_a_gpunode_that_is_changed_again_and_again_is_written_at_a_pace():
             await made.nodes.reconcile("g1")
 
     assert api.sent.count("patch gpunodes g1") == AT_ONCE
+
+
+async def test_a_grant_that_nobody_asked_for_is_taken_back():
+    """Whoever writes it into the spec would else let a later request of that id pass its turn."""
+    granted = {"toolkit": {"enabled": True, "restart": "granted", "grant": "forged"}}
+    row = {"metadata": {"name": "g1", "uid": "u1", "resourceVersion": "1"}, "spec": granted}
+    on = policy(toolkit={"enabled": True})
+    api = FakeApi(clusterpolicies=[on], nodes=[gpu_node("g1")], gpunodes=[row])
+
+    async with controller(api) as made:
+        await made.nodes.reconcile("g1")
+
+    assert api.written["toolkit"] == {"enabled": True, "restart": "granted"}

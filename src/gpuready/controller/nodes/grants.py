@@ -108,7 +108,7 @@ class RollOut:
         if not mine.waits:
             return Grant(mine.request)
         held_by = self._held_by(node)
-        return Grant(mine.granted, held_by) if held_by else Grant(mine.request)
+        return Grant(mine.granted if mine.failure else "", held_by) if held_by else Grant(mine.request)
 
     def _held_by(self, node: str) -> str:
         stopped = next((each.failure for each in self._failed if each.name != node), "")
@@ -159,6 +159,19 @@ def _waiting(summary: GPUNodeSummary, given: Mapping[str, str], lost: Mapping[st
     link = summary.find_link(Link.TOOLKIT)
     state, reason = (link.state, link.reason) if link else ("", "")
     return Waiting(name, request, granted, workloads, state, reason, lost.get(name, ""))
+
+
+def is_left_over(summary: GPUNodeSummary) -> bool:
+    """Nothing asks for what was granted: a later request of that id would not wait for its turn.
+
+    Not while the runtime is being changed, or did not take it: then the grant says why others wait.
+    """
+    if not granted_to(summary) or asks(summary):
+        return False
+    link = summary.find_link(Link.TOOLKIT)
+    if link is None:
+        return True
+    return link.state != State.WAITING and link.reason not in (_ROLLED_BACK, _SILENT)
 
 
 def granted_to(summary: GPUNodeSummary) -> str:

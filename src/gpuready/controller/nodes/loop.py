@@ -24,7 +24,15 @@ from gpuready.controller.nodes import condition
 from gpuready.controller.nodes.asked import Asked, HeldBack, OperandAsked
 from gpuready.controller.nodes.desired import ConfigSource, Spec, desired_spec
 from gpuready.controller.nodes.driver_pod import config_of, driver_trouble
-from gpuready.controller.nodes.grants import Grant, RollOut, asks, granted_to, holds_gpus, request_of
+from gpuready.controller.nodes.grants import (
+    Grant,
+    RollOut,
+    asks,
+    granted_to,
+    holds_gpus,
+    is_left_over,
+    request_of,
+)
 from gpuready.controller.nodes.kept_away import kept_away_from, tolerations_of
 from gpuready.controller.nodes.silence import silence_of
 from gpuready.controller.nodes.summary import DriverSummary, GPUNodeSummary
@@ -164,9 +172,9 @@ class NodesLoop(Loop):
         return spec
 
     def _grant_for(self, node: Node, policy: ClusterPolicy, summary: GPUNodeSummary | None) -> Grant | None:
-        """None where nobody asks: what was granted stays. All nodes are looked at only where one asks."""
+        """None leaves what was granted. All nodes are looked at only where one asks."""
         if summary is None or not asks(summary):
-            return None
+            return Grant() if summary is not None and is_left_over(summary) else None
         name = node.metadata.name
         grant = self._roll_out_of(policy).grant_for(name)
         is_new = grant.id == request_of(summary) and grant.id not in (
@@ -291,6 +299,8 @@ class NodesLoop(Loop):
             or old.status.uninstalled != new.status.uninstalled
         ):
             self.queue.add(gone.metadata.name)
+        if new is not None and is_left_over(new):
+            self.queue.add(new.metadata.name)
         self._follow_request(gone.metadata.name, new)
         if old is not None and new is not None and old.status.requests != new.status.requests:
             self.queue.add(new.metadata.name)

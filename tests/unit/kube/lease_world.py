@@ -74,11 +74,24 @@ class Candidate:
         return self.offset + self.rate * self.world.now
 
     @property
+    def is_up_to_date(self) -> bool:
+        """It knows who leads, and has nothing on its way that it sent when it did not."""
+        if not self.alive or self.cut_off:
+            return False
+        record = self.standing.record
+        return self.leads or (
+            not self._asks and record is not None and record.version == str(self.world.server.version)
+        )
+
+    @property
     def leads(self) -> bool:
         return self.alive and self.standing.leads(self.clock)
 
     def start(self) -> None:
         if self.alive:
+            return
+        if self.world.now < self.world.births_from:
+            self.world.at(self.world.births_from, self.start)
             return
         self.lives += 1
         self.alive, self._asks = True, False
@@ -96,6 +109,13 @@ class Candidate:
             self.world.server.answer(Action.RENEW, lease.released(record, WALL))
             self.world.changed()
         self.kill()
+
+    def hear(self, record: Record | None, life: int) -> None:
+        """What a watch of that life brings, when it runs again."""
+        if self.world.now < self.stopped_until:
+            self.world.at(self.stopped_until, lambda: self.hear(record, life))
+        elif life == self.lives:
+            self.see(record)
 
     def see(self, record: Record | None) -> None:
         """The watch tells; a leader has none."""
@@ -163,6 +183,7 @@ class World:
         self.server.told = self.changed
         self.random = random.Random(seed)
         self.slow_s, self.loses = 0.02, 0.0
+        self.births_from = 0.0
         self.leaders: list[str] = []  # in the order in which they began
         self.candidates = [
             Candidate(self, f"c{number}", timing, rate, offset)
@@ -182,6 +203,17 @@ class World:
             self._check()
         self.now = until
         self._check()
+
+    def delete(self) -> None:
+        """Somebody deletes the Lease, and all who are there have known of its holder.
+
+        Who has not, or begins before that holder has found out, sees a cluster that never had one. He leads
+        at once, beside the other until that one's next renewal: no candidate can tell.
+        """
+        if all(candidate.is_up_to_date for candidate in self.candidates):
+            self.server.delete()
+            slowest = min(candidate.rate for candidate in self.candidates)
+            self.births_from = self.now + self.candidates[0].timing.renew_s / slowest
 
     def leading(self) -> list[str]:
         return [candidate.standing.me for candidate in self.candidates if candidate.leads]
@@ -220,7 +252,7 @@ class World:
         for candidate in self.candidates:
             if not self._lost():
                 shown = Record(self.server.lease) if self.server.lease else None
-                self.at(self.now + 0.01, lambda c=candidate, r=shown: c._later(0.0, lambda: c.see(r)))
+                self.at(self.now + 0.01, lambda c=candidate, r=shown, life=candidate.lives: c.hear(r, life))
 
     def _lost(self) -> bool:
         return self.random.random() < self.loses

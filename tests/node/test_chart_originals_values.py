@@ -17,7 +17,6 @@ from tests.unit.charts.chart import CHART, Object, helm, helms, needs_helm, only
 
 pytestmark = needs_helm
 PATHS = (Path(__file__).parent / "chart_originals_values.txt").read_text().split()
-NVIDIA_DRIVER = "nvidia.com/v1alpha1/NVIDIADriver"
 POLICY, DEPLOYMENT, NOTHING, REFUSED = "ClusterPolicy", "Deployment", "", "refused"
 
 # Where a value goes, by the first pattern that fits; whatever fits none is the ClusterPolicy's.
@@ -43,8 +42,9 @@ FATES = {
     "draDriver.*": NOTHING,
     "platform.openshift": "SecurityContextConstraints",
     "clusterPolicy.deployCR": POLICY,
-    "driver.nvidiaDriverCRD.enabled": POLICY,
-    "driver.nvidiaDriverCRD.*": "NVIDIADriver",
+    # Drivers by NVIDIADriver objects, which nobody follows here.
+    "driver.nvidiaDriverCRD.enabled": REFUSED,
+    "driver.nvidiaDriverCRD.*": NOTHING,
     "*.config.create": "ConfigMap",
     "*.config.data": "ConfigMap",
     "extraObjects": "Secret",
@@ -52,7 +52,6 @@ FATES = {
 # values path -> path in the policy's spec, where they differ
 RENAMED = {
     "driver.upgradePolicy.gpuPodDeletion": "driver.upgradePolicy.podDeletion",
-    "driver.nvidiaDriverCRD.enabled": "driver.useNvidiaDriverCRD",
 }
 
 
@@ -96,7 +95,7 @@ def _of_schema(path: str, node: Object) -> Any:
         return {key: _of_schema(f"{path}.{key}", node["properties"][key]) for key in keys}
     if "object" in types:
         return {"example.com/one": "7"}
-    return {"interval": "7s", "scrapeTimeout": "7s"}.get(name, "seven")
+    return {"interval": "7s", "scrapeTimeout": "7s", "maxUnavailable": "7%"}.get(name, "seven")
 
 
 def _default(path: str) -> Any:
@@ -143,7 +142,7 @@ def test_values_of_the_policys_blocks_reach_the_policy() -> None:
     # With the NRI plugin there must be a toolkit and CDI: it has its own turn.
     paths = [path for path in in_the_policy() if path != "cdi.nriPluginEnabled"]
     values = values_with(paths)
-    spec = only(rendered(values, apis=[NVIDIA_DRIVER]), "ClusterPolicy")["spec"]
+    spec = only(rendered(values), "ClusterPolicy")["spec"]
     asked = {renamed(path): value for path, value in leaves(values)}
     found = dict(leaves(spec))
     assert {path: found.get(path) for path in asked} == asked
@@ -154,18 +153,14 @@ def test_the_nri_plugin_reaches_the_policy() -> None:
     assert spec["cdi"]["nriPluginEnabled"] is True
 
 
-@pytest.mark.parametrize(
-    "path", of_fate("Job", "NodeFeatureRule", "SecurityContextConstraints", "NVIDIADriver")
-)
+@pytest.mark.parametrize("path", of_fate("Job", "NodeFeatureRule", "SecurityContextConstraints"))
 def test_a_value_of_another_object_changes_that(path: str) -> None:
     kind = fate_of(path)
-    before = text_of(rendered(BESIDE.get(kind, {}), apis=APIS), kind)
-    values = merged(BESIDE.get(kind, {}), values_with([path]))
-    assert text_of(rendered(values, apis=APIS), kind) != before
+    before = text_of(rendered(apis=APIS), kind)
+    assert text_of(rendered(values_with([path]), apis=APIS), kind) != before
 
 
-APIS = [NVIDIA_DRIVER, "nfd.k8s-sigs.io/v1alpha1/NodeFeatureRule"]
-BESIDE: dict[str, Object] = {"NVIDIADriver": {"driver": {"nvidiaDriverCRD": {"enabled": True}}}}
+APIS = ["nfd.k8s-sigs.io/v1alpha1/NodeFeatureRule"]
 
 
 def test_config_maps_and_extra_objects_are_written() -> None:
@@ -222,10 +217,13 @@ def test_values_that_do_nothing_here_are_accepted_and_named() -> None:
 
 
 def test_what_gpuready_does_not_do_is_refused_with_a_next_step() -> None:
-    assert of_fate(REFUSED) == ["gpuCluster.deployCR"]
+    assert of_fate(REFUSED) == ["driver.nvidiaDriverCRD.enabled", "gpuCluster.deployCR"]
     told = refused({"gpuCluster": {"deployCR": True}})
     assert "gpuready has no GPUCluster" in told
     assert "Next: set gpuCluster.deployCR=false" in told
+    told = refused({"driver": {"nvidiaDriverCRD": {"enabled": True}}})
+    assert "gpuready follows no NVIDIADriver objects yet" in told
+    assert "Next: set driver.nvidiaDriverCRD.enabled=false" in told
 
 
 def notes(values: Object) -> str:
@@ -240,11 +238,3 @@ def notes(values: Object) -> str:
 
 def text_of(objects: list[Object], kind: str = "") -> str:
     return json.dumps([each for each in objects if kind in ("", each["kind"])], sort_keys=True)
-
-
-def merged(one: Object, other: Object) -> Object:
-    found = dict(one)
-    for key, value in other.items():
-        inside = isinstance(value, dict) and isinstance(found.get(key), dict)
-        found[key] = merged(found[key], value) if inside else value
-    return found

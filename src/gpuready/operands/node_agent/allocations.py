@@ -1,7 +1,8 @@
 """How many replicas of each GPU pods hold, and which pod got one GPU more than once.
 
-The kubelet is asked when the plugin's record tells of an Allocate and, while something is held, every
-`RELEASE_S`, since nothing announces a release. A node on which no pod has asked for a GPU asks nothing.
+The kubelet is asked when the plugin's record tells of an Allocate, when a plugin is back that may have died
+with one untold and, while something is held, every `RELEASE_S`, since nothing announces a release. A node on
+which no pod has asked for a GPU asks nothing.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ class Allocations:
         self._told_in = told_in
         self._clock, self._log = clock, log
         self._count: int | None = None
+        self._is_registered: bool | None = None  # None before any plugin was
         self._told = _read_told(told_in, boot_id)
         self._told_pods: set[tuple[str, str, str]] = set()
         self._sought: dict[str, tuple[Row, float]] = {}  # key -> (row of the record, give up at)
@@ -79,10 +81,16 @@ class Allocations:
         else:
             is_new = count != self._count
         self._count = count
-        if is_new:
+        if is_new | self._is_back(bool((record or {}).get("registered"))):
             self._look_by(max(self._clock() + SOON_S, self._looked_at + self._pause_s()))
         elif known:
             self._look_by(self._looked_at + RELEASE_S)
+
+    def _is_back(self, registered: bool) -> bool:
+        before = self._is_registered
+        if registered or before is not None:
+            self._is_registered = registered
+        return registered and before is False
 
     def forget(self) -> None:
         """Nothing is asked until `see` again."""

@@ -128,6 +128,20 @@ async def test_an_allocate_is_followed_by_one_look_and_a_release_is_found_by_the
     assert kubelet.asked == 2
 
 
+async def test_a_plugin_that_is_back_may_have_died_with_an_allocate_that_it_did_not_tell(
+    tmp_path: Path,
+) -> None:
+    kubelet = Kubelet(tmp_path)
+    registered, gone = {**record(0), "registered": True}, {**record(0), "registered": False}
+    async with kubelet.agent() as agent:
+        agent.see(registered, [])
+        kubelet.holding = [pod("a", ("A::0",))]
+        agent.see(gone, [])
+        agent.see(registered, [])
+        await kubelet.until(lambda: agent.held == {"A": 1})
+        assert kubelet.asked == 1
+
+
 async def test_after_a_restart_what_the_status_says_is_looked_at_again(tmp_path: Path) -> None:
     kubelet = Kubelet(tmp_path, pod("a", ("A::0",)))
     async with kubelet.agent() as agent:

@@ -212,7 +212,6 @@ async def test_uninstall_says_what_is_left_when_nobody_cleans(cluster: Cluster, 
     code, said = await gpuready(cluster, "uninstall", "--timeout", "2")
     assert code == 1
     assert "GPUNodes a100, l4" in said
-    assert "no pod of gpuready's operator is in this cluster" in said
     assert "helm uninstall gpuready -n gpu-operator" in said
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpuready.controller.policy.refusals import Refusals
-from gpuready.kube.errors import error_of
+from gpuready.controller.policy.refusals import Refusals, advised
+from gpuready.kube.errors import ApiStatusError, error_of
 
 DESIRED = {"metadata": {"name": "plugin"}, "spec": {"cpu": "lots"}}
 
@@ -77,3 +77,14 @@ def test_a_refusal_that_names_thousands_of_fields_is_told_by_its_first_and_its_l
     assert "spec.tolerations[0].operator" in str(told)
     assert "spec.tolerations[4999].operator" in str(told)
     assert len(str(told)) < 600
+
+
+def test_a_missing_right_is_told_whole() -> None:
+    text = (
+        "PATCH /x: is attempting to grant RBAC permissions not currently held: "
+        + "y" * 500
+        + " [nodes]"
+        + "z" * 200
+    )
+    told = advised(ApiStatusError(text, status=403, reason="Forbidden"), {"kind": "ClusterRole"})
+    assert told.message == text

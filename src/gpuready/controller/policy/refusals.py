@@ -68,7 +68,8 @@ def advised(error: ApiStatusError, desired: Mapping[str, Any]) -> ApiStatusError
     if not step and (error.status in _WRONG_TEXT or (error.status == 500 and _blames_the_object(error))):
         step = f"correct {_source_of(desired)} in the policy; gpuready render -f POLICY.yaml shows the object"
     return type(error)(
-        _bounded(error.message),
+        # Of a right that is missing every word counts: which one it is comes last.
+        error.message if error.status == 403 else _bounded(error.message),
         status=error.status,
         reason=error.reason,
         details=error.details,

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import click
 
 from gpuready import given_files, log, names
-from gpuready.errors import GPUReadyError, UsageError
+from gpuready.errors import GPUReadyError
 
 FOUND_NOTHING, FOUND_SOMETHING, COULD_NOT_LOOK = 0, 1, 2
 
@@ -77,15 +77,9 @@ class TextFile(click.File):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
-            return given_files.read_given(value, self._most_bytes).decode()
+            return given_files.read_or_say(value, "a text file", self._most_bytes).decode()
         except UnicodeDecodeError as exc:
             self.fail(f"{value!r} is not UTF-8 text: {exc.reason} at byte {exc.start}", param, ctx)
-        except OSError as exc:
-            raise UsageError(
-                f"cannot read {'standard input' if value == '-' else value}",
-                why=exc.strerror or str(exc),
-                next_step="name a text file, or give its text on stdin and - as the name",
-            ) from exc
 
 
 NODES_FILE = TextFile(given_files.MOST_BYTES_OF_A_CLUSTER)

@@ -9,6 +9,8 @@ import errno
 import sys
 from pathlib import Path
 
+from gpuready.errors import UsageError
+
 MOST_BYTES = 4 * 2**20  # a policy with all that stands beside it, a kubeconfig, a counters file
 MOST_BYTES_OF_A_CLUSTER = 256 * 2**20  # a node is some 25 KiB of YAML: 10,000 of them
 
@@ -28,3 +30,19 @@ def read_given(path: str | Path, most_bytes: int = MOST_BYTES) -> bytes:
     if len(content) > most_bytes:
         raise OSError(errno.EFBIG, f"it has more than {most_bytes // 2**20} MiB", str(path))
     return content
+
+
+def read_or_say(path: str, kind: str, most_bytes: int = MOST_BYTES) -> bytes:
+    """As `read_given`, for a file that a person has named.
+
+    kind    what it should be: "a policy's YAML"
+    raises  UsageError
+    """
+    try:
+        return read_given(path, most_bytes)
+    except OSError as exc:
+        raise UsageError(
+            f"cannot read {'standard input' if path == '-' else path}",
+            why=exc.strerror or str(exc),
+            next_step=f"name {kind}, or give it on stdin and - as the name",
+        ) from exc

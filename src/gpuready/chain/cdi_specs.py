@@ -67,10 +67,13 @@ class SpecFacts:
 
 @dataclass(frozen=True)
 class SpecProblem:
-    """stops_pods  a pod that gets its GPU from the device plugin would not start."""
+    """stops_pods  a pod that gets its GPU from the device plugin would not start
+    file        the one spec file that it is about, "" = none, or several
+    """
 
     problem: Problem
     stops_pods: bool = False
+    file: str = ""
 
 
 def problems_of(facts: SpecFacts) -> list[SpecProblem]:
@@ -149,7 +152,7 @@ def _refused(files: Iterable[SpecFile]) -> Iterator[SpecProblem]:
         if each.refused:
             said = f"{each.path} is refused by every runtime: {each.refused[0]}"
             problem = Problem("CdiSpecRefused", said, f"correct or remove {each.path}", each.refused[1:])
-            yield SpecProblem(problem, each.path == names.PLUGIN_CDI_FILE)
+            yield SpecProblem(problem, each.path == names.PLUGIN_CDI_FILE, each.path)
 
 
 def _without_host_paths(facts: SpecFacts) -> Iterator[SpecProblem]:
@@ -162,4 +165,4 @@ def _without_host_paths(facts: SpecFacts) -> Iterator[SpecProblem]:
             said = f"{each.path} names {counted(len(each.missing), 'path')} not on the host: {listed}"
             step = f"write {each.path} anew with the program that made it, or put the files back"
             problem = Problem("CdiHostPathMissing", said, step)
-            yield SpecProblem(problem, each.kind == names.PLUGIN_CDI_KIND)
+            yield SpecProblem(problem, each.kind == names.PLUGIN_CDI_KIND, each.path)

@@ -203,7 +203,7 @@ def _with_specs_that_stop_pods(facts: ToolkitFacts) -> Verdict | None:
     found = problems_of(facts.specs)
     if not found or not found[0].stops_pods:
         return None
-    if facts.plugin_label.startswith(_PAUSED) and found[0].problem.message.startswith(names.PLUGIN_CDI_FILE):
+    if facts.plugin_label.startswith(_PAUSED) and found[0].file == names.PLUGIN_CDI_FILE:
         return _while_its_writer_is_paused(facts, found[0].problem)
     return _of_specs(facts, State.BROKEN, found)
 

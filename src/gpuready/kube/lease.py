@@ -26,10 +26,10 @@ from gpuready.errors import UsageError
 
 ALWAYS, NEVER = float("-inf"), float("inf")
 
-LONGEST_S = 120.0
 # Nobody is believed to be at work for longer than this after the last word of him. The original operator's
 # longest Lease is of 65 s (--leader-lease-renew-deadline 60s). Without a bound, one write of a Lease with the
 # largest leaseDurationSeconds there is would end all work for 68 years.
+LONGEST_S = 120.0
 _MOST_TRANSITIONS = 2**31 - 1  # the API's int32: one more would be refused, and the Lease never be had
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import signal
 from pathlib import Path
 from typing import Any
 
 from gpuready_sim.containerd import merge
 from gpuready_sim.kubelet.protos.runtime.v1 import api_grpc, api_pb2
-from gpuready_sim.kubelet.sockets import Directory, UnixServer
+from gpuready_sim.kubelet.sockets import UnixServer
+from gpuready_sim.runtime_socket import serve_until_ended
 
 SOCKET = "run/containerd/containerd.sock"
 
@@ -23,22 +23,8 @@ def serve(node_root: Path, told: merge.Table, release: str) -> None:
 
 
 async def _serve(node_root: Path, told: merge.Table, release: str) -> None:
-    ended = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, ended.set)
-    folder = (node_root / SOCKET).parent
-    folder.mkdir(parents=True, exist_ok=True)
-    directory = Directory(folder)
     handlers = [] if merge.why_cri_fails(told) else [_Cri(told, release)]
-    server = UnixServer(handlers, directory, Path(SOCKET).name)
-    await server.start()
-    try:
-        await ended.wait()
-    finally:
-        await server.close()
-        (node_root / SOCKET).unlink(missing_ok=True)
-        directory.close()
+    await serve_until_ended(node_root / SOCKET, lambda directory, name: UnixServer(handlers, directory, name))
 
 
 class _Cri(api_grpc.RuntimeServiceBase):

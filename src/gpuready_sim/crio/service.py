@@ -21,6 +21,7 @@ from grpclib.protocol import H2Protocol
 from gpuready_sim.crio import merge
 from gpuready_sim.kubelet.protos.runtime.v1 import api_grpc, api_pb2
 from gpuready_sim.kubelet.sockets import Directory, UnixServer
+from gpuready_sim.runtime_socket import serve_until_ended
 
 SOCKET = "run/crio/crio.sock"
 _FIRST_WITH_HANDLERS, _FIRST_WITH_CONFIG = (1, 30), (1, 33)
@@ -69,22 +70,11 @@ def serve(daemon: Daemon, node_root: Path) -> None:
 
 
 async def _serve(daemon: Daemon, node_root: Path) -> None:
-    ended = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, ended.set)
-    loop.add_signal_handler(signal.SIGHUP, daemon.reload)
-    folder = (node_root / SOCKET).parent
-    folder.mkdir(parents=True, exist_ok=True)
-    directory = Directory(folder)
-    server = _BothServer([_Cri(daemon)], directory, Path(SOCKET).name, daemon)
-    await server.start()
-    try:
-        await ended.wait()
-    finally:
-        await server.close()
-        (node_root / SOCKET).unlink(missing_ok=True)
-        directory.close()
+    await serve_until_ended(
+        node_root / SOCKET,
+        lambda directory, name: _BothServer([_Cri(daemon)], directory, name, daemon),
+        {signal.SIGHUP: daemon.reload},
+    )
 
 
 class _BothServer(UnixServer):

@@ -12,7 +12,6 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
 
-from gpuready import names
 from gpuready.api.clusterpolicy import ClusterPolicy
 from gpuready.controller.caches import Caches, Existing
 from gpuready.controller.conditional import replacing
@@ -24,16 +23,15 @@ from gpuready.controller.nodes.loop import NodesLoop
 from gpuready.controller.nodes.summary import GPUNodeSummary
 from gpuready.controller.policy import pruning
 from gpuready.controller.policy.active import ActivePolicy
-from gpuready.controller.policy.ahead import Ahead
-from gpuready.controller.policy.left_behind import is_originals, left_behind
+from gpuready.controller.policy.left_behind import left_behind
 from gpuready.controller.policy.namespace import missing_labels
 from gpuready.controller.policy.node_views import NodeViews
+from gpuready.controller.policy.objects import Failures, Objects
 from gpuready.controller.policy.observed import Observed
 from gpuready.controller.policy.operand_rows import some
 from gpuready.controller.policy.overtaken import unless_overtaken
-from gpuready.controller.policy.plan import Plan, key_of, plan_of
+from gpuready.controller.policy.plan import Plan, plan_of
 from gpuready.controller.policy.refusals import RETRY_S, Refusals
-from gpuready.controller.policy.spared_pods import sparing
 from gpuready.controller.policy.status import (
     headline,
     ignored_status,
@@ -44,17 +42,15 @@ from gpuready.controller.policy.status import (
 )
 from gpuready.controller.policy.view import facts_of, named_configs, view_of
 from gpuready.errors import ApiError, GPUReadyError, InternalError
-from gpuready.kube.apply import ECHO_S, Applied, Applier, Change
 from gpuready.kube.client import KubeClient
-from gpuready.kube.errors import ApiStatusError, Away, Forbidden, NotFound, Unreachable, is_passing
-from gpuready.kube.events import NORMAL, WARNING, EventRecorder
-from gpuready.kube.resources import CLUSTER_POLICIES, NAMESPACES, resource_of
+from gpuready.kube.errors import ApiStatusError, Away, NotFound, is_passing
+from gpuready.kube.events import WARNING, EventRecorder
+from gpuready.kube.resources import CLUSTER_POLICIES, NAMESPACES
 from gpuready.kube.trimmed import Node
 from gpuready.operands.contract import ClusterView
 from gpuready.operands.driver.pools import BASE_NAME
 from gpuready.operands.node_agent import manifest as node_agent
 
-Failures = dict[str, GPUReadyError]  # object "Kind/name" -> why it could not be written
 KEY = "policy"
 STATUS_INTERVAL_S = 1.0
 # While only counts and messages move (a rollout, a hundred nodes that join), this often is enough.
@@ -93,28 +89,25 @@ class PolicyLoop(Loop):
         self._own_image = own_image
         self._images = images or {}
         self._others = others
-        self._applier = Applier(client, fit=sparing)
-        self._refusals = Refusals()
+        self._objects = Objects(
+            client, caches, events, self._log, lambda wait_s: self.queue.add_after(KEY, wait_s)
+        )
         self._failing: set[str] = set()  # objects that the last pass could not write
         self._told: dict[str, str] = {}
         self._bugs: dict[str, str] = {}
         self._written: dict[str, float] = {}
         self._echoes = Echoes()
-        self._ahead = Ahead()
         self._overtaken = asyncio.Event()  # a newer text has come since the pass began
-        self._under_way: set[str] = set()  # objects that the API server has not answered about yet
         self._referred_to: Collection[str] = ()  # names in the last plan's pods
-        self._originals: list[Mapping[str, Any]] | None = None  # its objects at this term's beginning
         self._worked_s = self._rested_at = 0.0
         self.last_ready: float | None = None
         self.state = ""
         self._listen()
 
     def begin(self) -> None:
-        self._applier = Applier(self._client, fit=sparing)
-        self._refusals = Refusals()
-        self._failing, self._told, self._bugs, self._originals = set(), {}, {}, None
-        self._written, self._echoes, self._rested_at, self._ahead = {}, Echoes(), 0.0, Ahead()
+        self._objects.begin()
+        self._failing, self._told, self._bugs = set(), {}, {}
+        self._written, self._echoes, self._rested_at = {}, Echoes(), 0.0
         self.queue.add(KEY)
 
     async def reconcile(self, key: str) -> None:
@@ -160,17 +153,17 @@ class PolicyLoop(Loop):
             # Nothing is applied, but what runs is still told.
             plan = self._plan(active, self._current.effective)
         await self._report(active, plan, self._worth_telling(failures))
-        self._refusals.keep(failures)
-        if len(self._refusals):
+        self._objects.refusals.keep(failures)
+        if len(self._objects.refusals):
             self.queue.add_after(KEY, RETRY_S)
-        self._come_again({key: exc for key, exc in failures.items() if key not in self._refusals})
+        self._come_again({key: exc for key, exc in failures.items() if key not in self._objects.refusals})
 
     async def _bring_about(self, plan: Plan, policy: ClusterPolicy) -> Failures:
         """Every write that a text of the policy leads to."""
-        failures = await self._apply(plan)
+        failures = await self._objects.apply(plan)
         failures.update(await self._label_namespace(policy))
         surplus = pruning.surplus(self._caches.all_owned(), plan.keys, plan.refused)
-        failures.update(await self._delete(surplus))
+        failures.update(await self._objects.delete(surplus))
         failures.update(await self._remove_left_behind(policy, plan))
         return failures
 
@@ -179,7 +172,7 @@ class PolicyLoop(Loop):
         told = {
             key: str(exc)
             for key, exc in failures.items()
-            if key in self._failing or key in self._refusals or not is_passing(exc)
+            if key in self._failing or key in self._objects.refusals or not is_passing(exc)
         }
         for key, why in told.items():
             if self._told.get(key) != why:
@@ -233,145 +226,41 @@ class PolicyLoop(Loop):
         return Observed(
             nodes=self._node_views.all(),
             gpu_nodes={summary.metadata.name: summary for summary in self._caches.gpu_nodes.values()},
-            daemonsets=self._daemonsets(),
+            daemonsets=self._objects.daemonsets(),
             failures=failures,
             troubles=self._troubles(),
             agent_name=node_agent.DAEMONSET,
             own_image=self._own_image,
         )
 
-    def _daemonsets(self) -> dict[str, Mapping[str, Any]]:
-        cached = {obj["metadata"]["name"]: obj for obj in self._caches.owned["DaemonSet"].values()}
-        return self._ahead.laid_over(cached)
-
     def _troubles(self) -> list[str]:
         return [*self._caches.troubles, *(text for loop in self._others for text in loop.troubles.texts())]
 
-    # --- apply and prune ---------------------------------------------------------------------------------
-
-    async def _apply(self, plan: Plan) -> Failures:
-        """Operands side by side; an object that fails is named and does not stop the others.
-
-        raises  Away: then no other would do better
-        """
-        failures: Failures = {}
-        away: list[Away] = []
-
-        async def apply_in_order(objects: Sequence[Mapping[str, Any]]) -> None:
-            for obj in objects:
-                if away:
-                    return
-                try:
-                    if failure := await self._apply_or_why_not(obj):
-                        failures[_name_of(obj)] = failure
-                except Away as exc:
-                    away.append(exc)
-
-        await asyncio.gather(*map(apply_in_order, plan.batches))
-        if away:
-            raise away[0]
-        return {name: failures[name] for name in map(_name_of, plan.objects) if name in failures}
-
-    async def _apply_or_why_not(self, obj: Mapping[str, Any]) -> GPUReadyError | None:
-        key = _name_of(obj)
-        if known := self._refusals.find(key, obj) or self._hidden(obj["kind"]):
-            return known
-        self._under_way.add(key)
-        try:
-            await self._apply_one(obj)
-        except Away:
-            raise
-        except ApiError as exc:
-            return self._refusals.add(key, obj, exc)
-        except Exception as exc:  # a mistake of ours with one object: the others are written
-            self._log.exception("object not written", object=key)
-            return InternalError.of(exc)
-        finally:
-            self._under_way.discard(key)
-        return None
-
-    def _hidden(self, kind: str) -> GPUReadyError | None:
-        """Why what is there of this kind is not known: then it must not be written over again and again."""
-        cache = self._caches.cache_of(kind)
-        return None if cache.synced else cache.trouble or Unreachable(f"{kind}s were not listed yet")
-
-    async def _apply_one(self, obj: Mapping[str, Any]) -> None:
-        kind, namespace, name = key_of(obj)
-        live = self._caches.find_owned(kind, namespace, name)
-        applied = await self._applier.apply(resource_of(obj), obj, live)
-        if applied.changed:
-            if kind == "DaemonSet":
-                self._ahead.wrote(name, live, applied.object)
-            await self._tell(kind, name, applied)
-        if applied.awaits_echo:
-            self.queue.add_after(KEY, ECHO_S)
-        if applied.again_in_s:
-            self.queue.add_after(KEY, applied.again_in_s)
-
-    async def _tell(self, kind: str, name: str, applied: Applied) -> None:
-        self._log.info("object applied", kind=kind, name=name, reason=str(applied.change))
-        if applied.change is Change.REPAIRED:
-            what = "; ".join(str(difference) for difference in applied.differences[:3])
-            await self._events.event(applied.object, WARNING, "HandEditRepaired", f"{kind} {name}: {what}")
-        if applied.change is Change.TAKEN_OVER:
-            text = f"{kind} {name} was the original operator's and is gpuready's now"
-            await self._events.event(applied.object, NORMAL, "TakenOver", text)
+    # --- take away ---------------------------------------------------------------------------------
 
     async def _remove_everything(self) -> None:
         """No policy: the operands' objects at once, the node agent when every node is clean."""
         keep_agent = not self._nodes.uninstaller.is_clean()
-        failures = await self._delete(pruning.leftovers(self._caches.all_owned(), keep_agent=keep_agent))
-        hidden = {kind: exc for kind in self._caches.owned if (exc := self._hidden(kind))}
+        failures = await self._objects.delete(
+            pruning.leftovers(self._caches.all_owned(), keep_agent=keep_agent)
+        )
+        hidden = {kind: exc for kind in self._caches.owned if (exc := self._objects.hidden(kind))}
         self._worth_telling(failures | hidden)  # there is no status to tell it: the log does
         self._come_again(failures)
 
     async def _remove_left_behind(self, policy: ClusterPolicy, plan: Plan) -> Failures:
         """What the original operator made and nobody wants; after `_apply`, which takes over the rest."""
         uids = {each["metadata"]["uid"] for each in self._caches.policies.values()}
-        if self._originals is None:
-            try:
-                self._originals = await self._find_originals(uids)
-            except Away:
-                raise
-            except ApiError as exc:
-                return {"objects of the original operator": exc}
-        if not self._originals:
+        try:
+            originals = await self._objects.originals(uids)
+        except Away:
+            raise
+        except ApiError as exc:
+            return {"objects of the original operator": exc}
+        if not originals:
             return {}
-        found = left_behind(self._originals, uids, policy, self._view(), plan)
-        return await self._delete([obj for _, obj in found])
-
-    async def _find_originals(self, policies: Collection[str]) -> list[Mapping[str, Any]]:
-        """Asked once a term: nobody makes such objects while we lead. What we may not see stays."""
-        found: list[Mapping[str, Any]] = []
-        for cache in self._caches.of_objects():
-            resource = cache.resource
-            namespace = self._caches.namespace if resource.namespaced else None
-            with suppress(Forbidden):
-                found += await self._client.list_metadata(resource, namespace, f"!{names.OPERAND_LABEL}")
-        return [obj for obj in found if is_originals(obj, policies)]
-
-    async def _delete(self, objects: Sequence[Mapping[str, Any]]) -> Failures:
-        failures: Failures = {}
-        for obj in objects:
-            kind, namespace, name = key_of(obj)
-            uid = obj["metadata"]["uid"]
-            if self._echoes.wait_s(uid, uid):
-                continue  # deleted already, the cache is about to show it
-            try:
-                await self._client.delete(
-                    resource_of(obj), name, namespace or None, preconditions={"uid": uid}
-                )
-            except NotFound:
-                continue
-            except Away:
-                raise
-            except ApiError as exc:
-                failures[f"{kind}/{name}"] = exc
-                continue
-            self._echoes.wrote(uid, uid)
-            self._ahead.forget(name)
-            self._log.info("object deleted", kind=kind, name=name, reason="no longer wanted")
-        return failures
+        found = left_behind(originals, uids, policy, self._view(), plan)
+        return await self._objects.delete([obj for _, obj in found])
 
     async def _label_namespace(self, policy: ClusterPolicy) -> Failures:
         """Not an object of ours: it is never pruned, and nothing else of it is touched."""
@@ -408,7 +297,7 @@ class PolicyLoop(Loop):
         active = self._current.active
         if active is None or (active.raw.get("status") or {}).get("observedGeneration") == active.generation:
             return
-        waited_for = some(self._under_way) or "an object"
+        waited_for = some(self._objects.under_way) or "an object"
         self._log.info("waiting for the API server", generation=active.generation, object=waited_for)
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         status = status_while_applying(active, self._caches.namespace, waited_for, now)
@@ -492,7 +381,7 @@ class PolicyLoop(Loop):
     def _on_namespace(self, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
         """A new one takes what the old one, or none, has refused."""
         if old is None and new is not None:
-            self._refusals = Refusals()
+            self._objects.refusals = Refusals()
             self.queue.forget(KEY)
         self._wake()
 
@@ -525,8 +414,3 @@ def _matters(old: Node, new: Node) -> bool:
         or is_unknown(old) != is_unknown(new)
         or facts_of(old) != facts_of(new)
     )
-
-
-def _name_of(obj: Mapping[str, Any]) -> str:
-    """How the status calls it."""
-    return f"{obj['kind']}/{obj['metadata']['name']}"

@@ -7,8 +7,7 @@ from dataclasses import asdict
 
 import click
 
-from gpuready.errors import UsageError
-from gpuready.given_files import read_given
+from gpuready.given_files import read_or_say
 from gpuready.operands.exporter.counters import Counters, parse
 
 
@@ -23,23 +22,10 @@ def lint(file: str, output: str, dcgm: bool, strict: bool) -> int:
     Exit 0: every line is used. 1: lines are skipped (with --strict: or remarked on).
     """
     name = "<stdin>" if file == "-" else file
-    content = _content_of(file)
-    counters = parse(content, dcgm=dcgm)
+    counters = parse(read_or_say(file, "the counters' CSV file"), dcgm=dcgm)
     click.echo(_as_json(counters) if output == "json" else _as_text(counters, name))
     found = len(counters.problems) if strict else counters.rejected
     return 1 if found or not counters.rows else 0
-
-
-def _content_of(file: str) -> bytes:
-    """raises  UsageError"""
-    try:
-        return read_given(file)
-    except OSError as exc:
-        raise UsageError(
-            f"cannot read {file}",
-            why=exc.strerror or str(exc),
-            next_step="name the CSV file, or give the CSV on stdin and - as the name",
-        ) from exc
 
 
 def _as_text(counters: Counters, name: str) -> str:

@@ -146,9 +146,7 @@ class Daemon:
                 f"the toolkit's journal cannot be written: {exc.strerror}",
                 f"check the file system of {self._settings.journal}",
             )
-        except (
-            Exception
-        ) as exc:  # a mistake of ours: told, tried again, and the CDI specs are kept all the same
+        except Exception as exc:  # a mistake of ours: told, tried again, and CDI specs are kept all the same
             bug = InternalError.of(exc)
             if before is None or before.message != bug.what:
                 log.exception("not kept")

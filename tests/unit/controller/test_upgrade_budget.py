@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.unit.controller.test_policy import deployed, gpu_node, status
+from tests.unit.controller.policies import deployed, gpu_node, status
 
 from gpuready import names
 from gpuready.api.clusterpolicy import UpgradePolicy

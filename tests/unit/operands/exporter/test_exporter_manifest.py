@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.controller.test_policy import deployed, gpu_node, raw
+from tests.unit.controller.policies import deployed, gpu_node, raw
 
 from gpuready import names
 from gpuready.controller.nodes.summary import decode_gpunode

@@ -1,0 +1,66 @@
+"""Operands whose image the policy names: the original's pods, and when they count as ready."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.controller.policies import NAMED, NOW, daemonsets, deployed, gpu_node, planned, raw, view
+
+from gpuready.controller.policy.active import read
+from gpuready.controller.policy.observed import Observed
+from gpuready.controller.policy.plan import plan_of
+from gpuready.controller.policy.status import status_of
+
+
+def test_a_named_image_runs_with_the_originals_contract():
+    plan = planned(devicePlugin=NAMED)
+    pod = daemonsets(plan)["nvidia-device-plugin-daemonset"]["spec"]["template"]["spec"]
+    assert pod["containers"][0]["image"] == "example.org/nvidia/k8s-device-plugin:v0.17.0"
+    assert pod["runtimeClassName"] == "nvidia"
+    assert pod["initContainers"][0]["name"] == "toolkit-validation"
+    assert "nvidia-operator-validator" in daemonsets(plan), "which opens the gate that it waits for"
+
+
+def test_a_policy_that_names_no_image_has_none_of_the_originals_pods():
+    assert not {"nvidia-operator-validator", "nvidia-device-plugin-mps-control-daemon"} & set(
+        daemonsets(planned())
+    )
+
+
+def test_own_images_run_whatever_the_policy_names():
+    found = daemonsets(planned(devicePlugin=NAMED, gpuready={"images": "own"}))
+    pod = found["nvidia-device-plugin-daemonset"]["spec"]["template"]["spec"]
+    assert pod["containers"][0]["image"] == "gpuready:test"
+    assert "nvidia-operator-validator" not in found
+
+
+@pytest.mark.parametrize(
+    ("counts", "state", "reason", "said"),
+    [
+        pytest.param({"ready": 2}, "ready", "Ready", "", id="all pods are ready"),
+        pytest.param({"ready": 1}, "notReady", "PodsNotReady", "1 of 2 pods ready", id="one is not"),
+        pytest.param({"ready": 2, "updated": 1}, "notReady", "RollingOut", "1 of 2 nodes", id="one is old"),
+        pytest.param(
+            {"ready": 2, "seen": 0}, "notReady", "RollingOut", "", id="the new text is not seen yet"
+        ),
+    ],
+)
+def test_an_original_is_as_ready_as_its_pods(counts, state, reason, said):
+    active = read(raw(devicePlugin=NAMED))
+    plan = plan_of(active, active.policy, view())
+    live = {name: {**obj, "status": _counts(**counts)} for name, obj in daemonsets(plan).items()}
+    for obj in live.values():
+        obj["metadata"] = {**obj["metadata"], "generation": 1}
+    result = status_of(active, plan, Observed([deployed()], {"g1": gpu_node()}, live), "gpu-operator", NOW)
+    row = next(row for row in result["operands"] if row["name"] == "device-plugin")
+    assert (row["state"], row["reason"], row["flavour"]) == (state, reason, "original")
+    assert (row["desired"], row["ready"]) == (2, counts["ready"])
+    assert said in row["message"]
+
+
+def _counts(ready: int, updated: int = 2, seen: int = 1) -> dict[str, int]:
+    return {
+        "observedGeneration": seen,
+        "desiredNumberScheduled": 2,
+        "updatedNumberScheduled": updated,
+        "numberReady": ready,
+    }

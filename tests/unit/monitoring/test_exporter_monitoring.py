@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import runpy
 
 import pytest
+from monitoring.boards.written import files
 from tests.unit.monitoring.exporter_metrics import DEVICE, documented, of_devices, of_ourselves
 from tests.unit.monitoring.promql import (
     EXPORTER_ALERTS,
     EXPORTER_DASHBOARDS,
-    ROOT,
     alerts,
     everywhere,
     parse,
@@ -53,11 +52,11 @@ def test_the_reference_lists_every_metric_of_ours_and_no_other() -> None:
 
 
 def test_the_dashboards_are_what_their_definition_writes() -> None:
-    files = runpy.run_path(str(ROOT / "monitoring/dashboards.py"))["files"]()
+    written = files()
 
-    assert set(files) == set(EXPORTER_DASHBOARDS)
-    for path, text in files.items():
-        assert path.read_text() == text, f"run `python monitoring/dashboards.py`: {path.name} differs"
+    assert set(written) == set(EXPORTER_DASHBOARDS)
+    for path, text in written.items():
+        assert path.read_text() == text, f"run `python -m monitoring.boards`: {path.name} differs"
 
 
 def test_the_xid_alert_has_the_codes_after_which_a_gpu_must_be_reset_or_its_node_rebooted() -> None:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -42,20 +42,13 @@ async def test_the_toolkit_stays_until_it_has_given_back_what_the_runtime_had(
     one_node: Scene, wish: str
 ) -> None:
     cluster, root = one_node.cluster, one_node.cluster.node_root(NODE)
-    before = (root / CONFIG).read_text()
-    await one_node.end_of("plain")
-    assert (root / JOURNAL).exists()
 
-    with stopped(await wait_process(cluster, NODE, AGENT_ROLE)):
-        await one_node.wish(wish)
-        await asyncio.sleep(LONGER_THAN_A_FAREWELL_S)
-        assert await cluster.client.find(DAEMON_SETS, TOOLKIT, NAMESPACE)
-        assert (root / JOURNAL).exists()
-
-    await cluster.wait_gone(DAEMON_SETS, TOOLKIT, NAMESPACE, timeout_s=60)
-    assert not (root / JOURNAL).exists()
-    assert (root / CONFIG).read_text() == before
-    await one_node.end_of(ABSENT)
+    async with toolkit_gives_back(one_node):
+        with stopped(await wait_process(cluster, NODE, AGENT_ROLE)):
+            await one_node.wish(wish)
+            await asyncio.sleep(LONGER_THAN_A_FAREWELL_S)
+            assert await cluster.client.find(DAEMON_SETS, TOOLKIT, NAMESPACE)
+            assert (root / JOURNAL).exists()
 
 
 @pytest.mark.parametrize("wish", ["without toolkit", ABSENT])
@@ -63,20 +56,31 @@ async def test_a_toolkit_that_is_killed_in_the_middle_of_it_goes_on_when_it_is_b
     one_node: Scene, wish: str
 ) -> None:
     cluster, root = one_node.cluster, one_node.cluster.node_root(NODE)
+
+    async with toolkit_gives_back(one_node):
+        pid = await wait_process(cluster, NODE, "toolkit")
+        with stopped(pid):
+            await one_node.wish(wish)
+            await until(lambda: read_json(root / DESIRED).get("config") == {"enabled": False}, "told to go")
+            os.kill(pid, signal.SIGKILL)
+
+    assert not (root / DESIRED).exists()
+
+
+@asynccontextmanager
+async def toolkit_gives_back(one_node: Scene) -> AsyncIterator[None]:
+    """Begins with the toolkit at work; by the end it has gone and the runtime has what it had before."""
+    root = one_node.cluster.node_root(NODE)
     before = (root / CONFIG).read_text()
     await one_node.end_of("plain")
+    assert (root / JOURNAL).exists()
 
-    pid = await wait_process(cluster, NODE, "toolkit")
-    with stopped(pid):
-        await one_node.wish(wish)
-        await until(lambda: read_json(root / DESIRED).get("config") == {"enabled": False}, "told to go")
-        os.kill(pid, signal.SIGKILL)
+    yield
 
-    await cluster.wait_gone(DAEMON_SETS, TOOLKIT, NAMESPACE, timeout_s=60)
+    await one_node.cluster.wait_gone(DAEMON_SETS, TOOLKIT, NAMESPACE, timeout_s=60)
     assert not (root / JOURNAL).exists()
     assert (root / CONFIG).read_text() == before
     await one_node.end_of(ABSENT)
-    assert not (root / DESIRED).exists()
 
 
 @contextmanager

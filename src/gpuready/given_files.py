@@ -44,5 +44,5 @@ def read_or_say(path: str, kind: str, most_bytes: int = MOST_BYTES) -> bytes:
         raise UsageError(
             f"cannot read {'standard input' if path == '-' else path}",
             why=exc.strerror or str(exc),
-            next_step=f"name {kind}, or give it on stdin and - as the name",
+            next_step=f"name {kind}, or give its text on stdin and - as the name",
         ) from exc

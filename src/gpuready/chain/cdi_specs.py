@@ -13,8 +13,8 @@ from gpuready import names
 from gpuready.chain.device_plugin import Problem
 from gpuready.chain.wording import counted
 
-# How the reasons of the specs' keeper begin and go on.
-CANNOT_WRITE, DEFINES_TOO = "cannot write", "defines the same names"
+# Why a spec is not as it should be, as the toolkit's record has it; "" = the node is not as it was.
+UNWRITABLE, NAMES_TAKEN = "Unwritable", "NamesTaken"
 _MOST_NAMED = 3
 
 
@@ -34,13 +34,19 @@ class SpecFile:
 
 @dataclass(frozen=True)
 class KeptSpec:
-    """What the toolkit says of the spec of one kind: written once, and perhaps of an earlier state."""
+    """What the toolkit says of the spec of one kind: written once, and perhaps of an earlier state.
+
+    cause   UNWRITABLE, NAMES_TAKEN or ""
+    others  the files that define its names too
+    """
 
     kind: str
     file: str
     is_written: bool = True
     stale: bool = False
     reason: str = ""
+    cause: str = ""
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -116,16 +122,16 @@ def _kept(kept: Iterable[KeptSpec]) -> Iterator[SpecProblem]:
 
 
 def _kept_problem(kept: KeptSpec) -> Problem:
-    if kept.reason.startswith(CANNOT_WRITE):
+    if kept.cause == UNWRITABLE:
         folder = kept.file.rpartition("/")[0]
         left = "; the one of before stays" if kept.is_written else ""
         said = f"the CDI spec of {kept.kind} is not written anew: {kept.reason}{left}"
         step = f"make room in, or make writable, the file system of {folder}; it is then written by itself"
         return Problem("CdiSpecNotWritten", said, step)
-    if DEFINES_TOO in kept.reason:
-        other = kept.reason.partition(f" {DEFINES_TOO}")[0]
+    if kept.cause == NAMES_TAKEN:
         said = f"the CDI spec of {kept.kind} gives way: {kept.reason}"
-        return Problem("CdiNamesTaken", said, f"remove {other}: {kept.file} then defines them all")
+        step = f"remove {' and '.join(kept.others)}: {kept.file} then defines them all"
+        return Problem("CdiNamesTaken", said, step)
     if kept.stale:
         said = f"the CDI spec of {kept.kind} ({kept.file}) is of an earlier state: {kept.reason}"
         return Problem("CdiSpecStale", said, _WRITTEN_ANEW)

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from gpuready.chain.cdi_specs import Crossed, KeptSpec, SpecFacts, SpecFile, problems_of
+from gpuready.chain.cdi_specs import (
+    NAMES_TAKEN,
+    UNWRITABLE,
+    Crossed,
+    KeptSpec,
+    SpecFacts,
+    SpecFile,
+    problems_of,
+)
 from gpuready.chain.toolkit import ToolkitFacts, ToolkitRecord, judge
 from gpuready.chain.verdict import State
 
@@ -46,17 +54,17 @@ CAUSES = [
         id="somebody took it away",
     ),
     pytest.param(
-        facts(kept=kept(f"cannot write {GPU_FILE}: Read-only file system")),
+        facts(kept=kept(f"cannot write {GPU_FILE}: Read-only file system", cause=UNWRITABLE)),
         "CdiSpecNotWritten",
         f"is not written anew: cannot write {GPU_FILE}: Read-only file system; the one of before stays",
         "make writable, the file system of /var/run/cdi",
         id="the directory cannot be written",
     ),
     pytest.param(
-        facts(kept=kept(f"{FOREIGN} defines the same names, and of two none would count")),
+        facts(kept=kept("two files define the same names", cause=NAMES_TAKEN, others=(FOREIGN, "/f.json"))),
         "CdiNamesTaken",
-        f"gives way: {FOREIGN} defines the same names, and of two none would count",
-        f"remove {FOREIGN}",
+        "gives way: two files define the same names",
+        f"remove {FOREIGN} and /f.json: {GPU_FILE} then defines them all",
         id="another program defines our names",
     ),
     pytest.param(

@@ -208,6 +208,21 @@ async def test_names_that_another_program_defines_are_not_defined_twice(host: No
     assert host.names() == ["0", "GPU-c0", "all"]
 
 
+async def test_the_record_names_every_file_that_defines_our_names(host: Node) -> None:
+    (host.folder / "nvidia.yaml").write_text(of_others("0"))
+    (host.folder / "other.json").write_text(of_others("GPU-c0"))
+    await host.keeper.refresh()
+    kept = read_record(host.record)[GPUS]
+
+    assert (kept.cause, kept.others) == (
+        "NamesTaken",
+        ("/var/run/cdi/nvidia.yaml", "/var/run/cdi/other.json"),
+    )
+    assert kept.reason.startswith(
+        "/var/run/cdi/nvidia.yaml and /var/run/cdi/other.json define the same names"
+    )
+
+
 async def test_a_link_in_a_circle_beside_our_spec_takes_nothing_away(host: Node) -> None:
     ours = host.folder / "nvidia.com-gpu.json"
     async with running(host):

@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from gpuready import names
-from gpuready.chain.cdi_specs import CANNOT_WRITE, DEFINES_TOO
+from gpuready.chain.cdi_specs import NAMES_TAKEN, UNWRITABLE
 from gpuready.gpu.cdi.build import Built
 from gpuready.gpu.cdi.installed import SpecReader
 from gpuready.gpu.cdi.model import Spec
@@ -24,7 +24,18 @@ from gpuready.shape import Each, Needed
 
 RECORD_NAME = "cdi.json"
 _MODE = 0o644
-_KIND = Needed({"file": str, "digest": str, "devices": int, "stale": bool, "reason": str}, ("file", "digest"))
+_KIND = Needed(
+    {
+        "file": str,
+        "digest": str,
+        "devices": int,
+        "stale": bool,
+        "reason": str,
+        "cause": str,
+        "others": [str],
+    },
+    ("file", "digest"),
+)
 _SHAPE = {"bootId": str, "kinds": Each(_KIND)}
 
 
@@ -35,6 +46,8 @@ class Kept:
     file      as the host names it
     digest    of what we wrote; "" while there is nothing of ours
     stale     the file is of an earlier state of the node: `reason` says what has changed or is broken
+    cause     NAMES_TAKEN, UNWRITABLE or "": it is the node that is not as it was
+    others    whose files define our names, where they do
     left_out  devices that are not in it, with the reason
     """
 
@@ -43,6 +56,8 @@ class Kept:
     devices: int = 0
     stale: bool = False
     reason: str = ""
+    cause: str = ""
+    others: tuple[str, ...] = ()
     left_out: tuple[tuple[str, str], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -51,6 +66,10 @@ class Kept:
             row["stale"] = True
         if self.reason:
             row["reason"] = self.reason
+        if self.cause:
+            row["cause"] = self.cause
+        if self.others:
+            row["others"] = list(self.others)
         if self.left_out:
             row["leftOut"] = [{"device": device, "reason": reason} for device, reason in self.left_out]
         return row
@@ -66,7 +85,7 @@ class Outcome:
     @property
     def is_unwritten(self) -> bool:
         """A spec is there to be written, and the disk or its rights did not allow it."""
-        return any(kept.reason.startswith(CANNOT_WRITE) for kept in self.kinds.values())
+        return any(kept.cause == UNWRITABLE for kept in self.kinds.values())
 
     @property
     def problems(self) -> list[str]:
@@ -122,12 +141,12 @@ class SpecFiles:
         What we could not write is no disturbance: it is tried again, in its time.
         """
         kept = read_record(self._record).values()
-        whole = [each for each in kept if each.digest and (not each.reason or DEFINES_TOO in each.reason)]
+        whole = [each for each in kept if each.digest and (not each.reason or each.cause == NAMES_TAKEN)]
         if any(self._digest(each.file) != each.digest for each in whole):
             return True
         taken = self._taken_by_others()
         crossed = any(name in taken for name in self._names_built)
-        return crossed != any(DEFINES_TOO in each.reason for each in kept)
+        return crossed != any(each.cause == NAMES_TAKEN for each in kept)
 
     def remove_all(self) -> list[str]:
         """Take away what we wrote and nobody changed since; the record goes too."""
@@ -141,28 +160,24 @@ class SpecFiles:
             return self._stale(before or Kept(file), built.reason, built.left_out)
         spec, others = _without(built.spec, taken)
         left_out = (*built.left_out, *others)
-        reason = ""
-        if others:
-            files = " and ".join(sorted({path for _, path in others}))
-            reason = f"{files} {DEFINES_TOO}, and of two none would count"
+        result = _beside(Kept(file, left_out=left_out), [path for _, path in others], len(spec["devices"]))
         if not spec["devices"]:
             if before and self._remove(before):
                 changed.append(file)
-            return Kept(file, reason=reason, left_out=left_out)
-        if others:
-            reason += f": {len(others)} of {len(others) + len(spec['devices'])} names are left to it"
+            return result
         content = (json.dumps(spec, indent=1) + "\n").encode()
         try:
             wrote = write_if_changed(self._seen(file), content, _MODE)
         except OSError as exc:
-            return self._stale(before or Kept(file), f"{CANNOT_WRITE} {file}: {exc.strerror}", left_out)
+            reason = f"cannot write {file}: {exc.strerror}"
+            return replace(self._stale(before or Kept(file), reason, left_out), cause=UNWRITABLE)
         if wrote:
             changed.append(file)
-        return Kept(file, digest_of(content), len(spec["devices"]), reason=reason, left_out=left_out)
+        return replace(result, digest=digest_of(content), devices=len(spec["devices"]))
 
     def _stale(self, kept: Kept, reason: str, left_out: tuple[tuple[str, str], ...]) -> Kept:
         is_there = bool(kept.digest) and self._digest(kept.file) is not None
-        return Kept(kept.file, kept.digest, kept.devices, is_there, reason, left_out)
+        return Kept(kept.file, kept.digest, kept.devices, is_there, reason, left_out=left_out)
 
     def _taken_by_others(self) -> dict[str, str]:
         """Qualified name -> file of another program, in the directory that we write to."""
@@ -217,7 +232,25 @@ def _kept(row: Mapping[str, Any]) -> Kept:
         row.get("devices") or 0,
         bool(row.get("stale")),
         row.get("reason") or "",
+        row.get("cause") or "",
+        tuple(row.get("others") or ()),
     )
+
+
+def _beside(kept: Kept, taken_by: Sequence[str], left: int) -> Kept:
+    """What is said where others define names of ours.
+
+    taken_by  the file of each such name
+    left      how many names are ours alone
+    """
+    if not taken_by:
+        return kept
+    others = tuple(sorted(set(taken_by)))
+    define = "defines" if len(others) == 1 else "define"
+    reason = f"{' and '.join(others)} {define} the same names, and of two none would count"
+    if left:
+        reason += f": {len(taken_by)} of {len(taken_by) + left} names are left to it"
+    return replace(kept, reason=reason, cause=NAMES_TAKEN, others=others)
 
 
 def _without(spec: Spec, taken: Mapping[str, str]) -> tuple[Spec, list[tuple[str, str]]]:

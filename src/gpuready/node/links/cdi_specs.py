@@ -36,7 +36,7 @@ class SpecLook:
         return SpecFacts(
             files=tuple(self._file(each) for each in installed.files if _is_nvidias(each)),
             kept=tuple(
-                KeptSpec(kind, kept.file, bool(kept.digest), kept.stale, kept.reason)
+                KeptSpec(kind, kept.file, bool(kept.digest), kept.stale, kept.reason, kept.cause, kept.others)
                 for kind, kept in read_record(self._record).items()
             ),
             crossed=tuple(_crossed(installed)),

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from gpuready.kube.trimmed import Taint
+
 Object = Mapping[str, Any]
 _KEEPS_AWAY = ("NoSchedule", "NoExecute")
 # The DaemonSet controller gives each of its pods these.
@@ -35,6 +37,11 @@ def taints_against(taints: Iterable[Object], tolerations: Sequence[Object]) -> l
 def taints_against_daemonset(taints: Iterable[Object], daemonset: Object) -> list[str]:
     spec = daemonset["spec"]["template"]["spec"]
     return taints_against(taints, [*(spec.get("tolerations") or ()), *_DAEMON_TOLERATIONS])
+
+
+def taints_of(taints: Iterable[Taint]) -> list[Object]:
+    """As the API writes them."""
+    return [{"key": each.key, "value": each.value, "effect": each.effect} for each in taints]
 
 
 def _tolerates(toleration: Object, taint: Object) -> bool:

@@ -20,7 +20,8 @@ from gpuready.controller.policy.status import status_of
         pytest.param("RollingUpdate", 2, 1, 2, "notReady", id="one pod is still the old one"),
         pytest.param("RollingUpdate", 2, 2, 1, "notReady", id="one of the new pods is starting"),
         pytest.param("RollingUpdate", 2, 2, 2, "ready", id="all pods are new"),
-        pytest.param("OnDelete", 2, 0, 1, "ready", id="the user replaces them"),
+        pytest.param("OnDelete", 2, 1, 2, "notReady", id="somebody has to delete the other"),
+        pytest.param("OnDelete", 2, 2, 2, "ready", id="somebody has deleted all"),
     ],
 )
 def test_an_operand_whose_pods_are_being_replaced_is_not_ready(
@@ -36,6 +37,22 @@ def test_an_operand_whose_pods_are_being_replaced_is_not_ready(
     plugin["status"] = {"observedGeneration": generation, **counts}
     result = status_of(active, plan, Observed([deployed()], {"g1": gpu_node()}, live), "gpu-operator", NOW)
     assert result["state"] == expected
+
+
+def test_pods_that_nobody_replaces_are_named_with_what_to_do():
+    """The original waits for them without a word; ready speaks of what the policy asks for now."""
+    active = read(raw(daemonsets={"updateStrategy": "OnDelete"}))
+    plan = plan_of(active, active.policy, view())
+    live = daemonsets(plan)
+    counts = {"desiredNumberScheduled": 2, "updatedNumberScheduled": 1, "numberReady": 2}
+    live["nvidia-device-plugin-daemonset"]["status"] = counts
+    result = status_of(active, plan, Observed([deployed()], {"g1": gpu_node()}, live), "gpu-operator", NOW)
+    row = next(row for row in result["operands"] if row["name"] == "device-plugin")
+    assert row["message"] == (
+        "nvidia-device-plugin-daemonset has its newest pods on 1 of 2 nodes; spec.daemonsets.updateStrategy "
+        "OnDelete leaves the others to you; next: delete them "
+        "(kubectl get pods -l app=nvidia-device-plugin-daemonset)"
+    )
 
 
 def test_a_pod_alone_does_not_take_back_that_an_operand_is_ready():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from tests.unit.controller.policies import NAMED, NOW, daemonsets, deployed, gpu_node, planned, raw, view
 
@@ -9,6 +11,7 @@ from gpuready.controller.policy.active import read
 from gpuready.controller.policy.observed import Observed
 from gpuready.controller.policy.plan import plan_of
 from gpuready.controller.policy.status import status_of
+from gpuready.kube.trimmed import Taint
 
 
 def test_a_named_image_runs_with_the_originals_contract():
@@ -64,3 +67,45 @@ def _counts(ready: int, updated: int = 2, seen: int = 1) -> dict[str, int]:
         "updatedNumberScheduled": updated,
         "numberReady": ready,
     }
+
+
+def tainted(node, *taints):
+    return dataclasses.replace(node, taints=taints)
+
+
+@pytest.mark.parametrize(
+    ("spec", "name"),
+    [
+        pytest.param({"devicePlugin": NAMED}, "device-plugin", id="an original"),
+        pytest.param({"dcgmExporter": {"enabled": True}}, "dcgm-exporter", id="our exporter"),
+    ],
+)
+def test_a_node_whose_taint_keeps_the_pod_away_is_no_ready_node(spec, name):
+    """A DaemonSet does not count it: desired 0, ready 0, and no Event anywhere."""
+    active = read(raw(**spec))
+    plan = plan_of(active, active.policy, view())
+    counts = {"desiredNumberScheduled": 1, "updatedNumberScheduled": 1, "numberReady": 1}
+    live = {each: {**obj, "status": counts} for each, obj in daemonsets(plan).items()}
+    label = {"nvidia.com/gpu.deploy.dcgm-exporter": "true"}
+    ml = tainted(deployed("g2", **label), Taint("team", "ml", "NoSchedule"))
+    gpu = tainted(deployed("g1", **label), Taint("nvidia.com/gpu", "true", "NoSchedule"))
+    seen = Observed([gpu, ml], {each: gpu_node(each) for each in ("g1", "g2")}, live)
+    result = status_of(active, plan, seen, "gpu-operator", NOW)
+    row = next(row for row in result["operands"] if row["name"] == name)
+    assert (row["state"], row["reason"]) == ("notReady", "OperandKeptAway")
+    assert (row["desired"], row["ready"]) == (2, 1)
+    assert row["message"].startswith(f"g2: the {name} cannot run here: DaemonSet nvidia-d")
+    assert "does not tolerate team=ml:NoSchedule; next: add to spec.daemonsets.tolerations" in row["message"]
+    assert '{key: team, operator: Equal, value: "ml", effect: NoSchedule}' in row["message"]
+
+
+def test_a_node_that_has_opted_out_is_none_that_an_operand_waits_for():
+    active = read(raw(devicePlugin=NAMED))
+    plan = plan_of(active, active.policy, view())
+    counts = {"desiredNumberScheduled": 1, "updatedNumberScheduled": 1, "numberReady": 1}
+    live = {each: {**obj, "status": counts} for each, obj in daemonsets(plan).items()}
+    out = deployed("g2", **{"nvidia.com/gpu.deploy.device-plugin": "false"})
+    seen = Observed([deployed(), tainted(out, Taint("team", "ml", "NoSchedule"))], {"g1": gpu_node()}, live)
+    result = status_of(active, plan, seen, "gpu-operator", NOW)
+    row = next(row for row in result["operands"] if row["name"] == "device-plugin")
+    assert (row["state"], row["desired"]) == ("ready", 1)

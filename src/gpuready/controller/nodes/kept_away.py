@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpuready.chain.kept_away import kept_away
-from gpuready.kube.taints import taints_against_daemonset
+from gpuready.kube.taints import taints_against_daemonset, taints_of
 from gpuready.kube.trimmed import Node
 
 
@@ -16,8 +16,7 @@ def kept_away_from(
     """{reason, message, nextStep}; None where a pod may come, or where there is no DaemonSet to ask."""
     if daemonset is None:
         return None
-    taints = [{"key": each.key, "value": each.value, "effect": each.effect} for each in node.spec.taints]
-    found = sorted(taints_against_daemonset(taints, daemonset))
+    found = sorted(taints_against_daemonset(taints_of(node.spec.taints), daemonset))
     if not found:
         return None
     problem = kept_away(operand, name, found)

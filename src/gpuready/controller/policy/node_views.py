@@ -11,7 +11,7 @@ from gpuready.controller.labelling.decision import is_gpu_node
 from gpuready.controller.nodes.condition import is_unknown
 from gpuready.controller.policy.observed import KeptAway, NodeView
 from gpuready.controller.policy.view import is_labelled_by_nfd
-from gpuready.kube.taints import taints_against_daemonset
+from gpuready.kube.taints import taints_against_daemonset, taints_of
 from gpuready.kube.trimmed import Node, Pod
 
 
@@ -50,6 +50,7 @@ class NodeViews:
                 silent=is_unknown(node),
                 cordoned=node.spec.unschedulable,
                 ready=node.ready,
+                taints=node.spec.taints,
             )
         seen = _has_nfd_labels(labels) if self._by_nfd else self._has_ready_agent(name)
         silence = "" if self._by_nfd or seen else self._silence_of(node)
@@ -59,7 +60,7 @@ class NodeViews:
 
     def _kept_away(self, node: Node) -> KeptAway | None:
         """None when a worker of NFD may run there, or there is none at all."""
-        taints = [{"key": each.key, "value": each.value, "effect": each.effect} for each in node.spec.taints]
+        taints = taints_of(node.spec.taints)
         found = [
             KeptAway(f"{worker['metadata']['namespace']}/{worker['metadata']['name']}", tuple(against))
             for worker in self._caches.nfd_workers()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuready.controller.nodes.summary import GPUNodeSummary
+from gpuready.kube.trimmed import Taint
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class NodeView:
     silent        that has lasted: what was known of its GPUs no longer counts
     undiscovered  a node that is Ready, and nobody has looked for GPUs there
     kept_away     why nobody will
-    cordoned, ready   as the cluster has it; told of GPU nodes
+    cordoned, ready, taints   as the cluster has it; told of GPU nodes
     """
 
     name: str
@@ -36,6 +37,7 @@ class NodeView:
     kept_away: KeptAway | None = None
     cordoned: bool = False
     ready: bool = True
+    taints: Sequence[Taint] = ()
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,13 @@ from typing import Any
 from gpuready import names
 from gpuready.chain.driver import NOT_AS_ASKED
 from gpuready.chain.kept_away import REASON as KEPT_AWAY
+from gpuready.chain.kept_away import kept_away
 from gpuready.chain.verdict import Link, State
 from gpuready.chain.wording import counted
 from gpuready.controller.nodes.summary import GPUNodeSummary
 from gpuready.controller.policy.observed import NodeView, Observed
 from gpuready.controller.policy.plan import OperandPlan
+from gpuready.kube.taints import taints_against_daemonset, taints_of
 from gpuready.operands import registry
 from gpuready.operands.contract import INTERNAL_ERROR, PODS_NOT_READY, Flavour, KubeObject, Operand, Refusal
 
@@ -122,8 +124,11 @@ def _row_by_pods(plan: OperandPlan, row: Row, seen: Observed) -> Row:
     wanted = [obj["metadata"]["name"] for obj in plan.objects if obj["kind"] == "DaemonSet"]
     live = [seen.daemonsets[name] for name in wanted if name in seen.daemonsets]
     counts = [obj.get("status") or {} for obj in live]
+    places = _places(plan, seen)
+    # A DaemonSet does not count the nodes that it may not run on: a taint would make their operand ready.
+    scheduled = sum(status.get("desiredNumberScheduled", 0) for status in counts)
     row.update(
-        desired=sum(status.get("desiredNumberScheduled", 0) for status in counts),
+        desired=max(scheduled, len(places)),
         ready=sum(status.get("numberReady", 0) for status in counts),
     )
     if plan.refusal:
@@ -133,6 +138,8 @@ def _row_by_pods(plan: OperandPlan, row: Row, seen: Observed) -> Row:
     if missing := _missing(plan, (), seen):
         return {**row, "state": NOT_READY, "reason": "DaemonSetMissing", "message": missing}
     if row["ready"] < row["desired"]:
+        if away := _kept_away(plan, places):
+            return {**row, "state": NOT_READY, "reason": KEPT_AWAY, "message": away}
         if own := _own_words(plan, seen, (State.BROKEN, State.WAITING)):
             return {**row, "state": NOT_READY, "reason": own[0], "message": own[1]}
         step = f"kubectl get pods -l app={wanted[0]}, or gpuready doctor"
@@ -142,6 +149,31 @@ def _row_by_pods(plan: OperandPlan, row: Row, seen: Observed) -> Row:
         return {**row, "state": NOT_READY, "reason": "RollingOut", "message": rolling}
     reason, message = _own_words(plan, seen, (State.DEGRADED,)) or ("Ready", "")
     return {**row, "state": READY, "reason": reason, "message": message}
+
+
+def _places(plan: OperandPlan, seen: Observed) -> list[tuple[KubeObject, NodeView]]:
+    """Each DaemonSet with each node that it selects, whatever is tainted there."""
+    found = []
+    for obj in plan.objects:
+        if obj["kind"] == "DaemonSet":
+            selector = obj["spec"]["template"]["spec"]["nodeSelector"].items()
+            found += [(obj, node) for node in seen.nodes if selector <= node.labels.items()]
+    return found
+
+
+def _kept_away(plan: OperandPlan, places: Sequence[tuple[KubeObject, NodeView]]) -> str:
+    """The first node whose taints its DaemonSet does not tolerate; nobody else says that no pod comes."""
+    found = [
+        (node.name, obj["metadata"]["name"], sorted(taints_against_daemonset(taints_of(node.taints), obj)))
+        for obj, node in places
+        if node.taints
+    ]
+    away = [each for each in found if each[2]]
+    if not away:
+        return ""
+    name, daemonset, taints = away[0]
+    problem = kept_away(plan.operand.name, daemonset, taints)
+    return f"{name}: {problem.message}; next: {problem.next_step}{_others(away)}"
 
 
 def _own_words(plan: OperandPlan, seen: Observed, states: Collection[str]) -> tuple[str, str] | None:
@@ -193,8 +225,19 @@ def _rolling(plan: OperandPlan, seen: Observed) -> str:
             changed = f"{name} has been changed, its pods are about to be replaced"
             return changed if observed else f"{name} has just been made, its pods are about to start"
         if updated < wanted:
-            return f"{name} has its newest pods on {updated} of {counted(wanted, 'node')}"
+            newest = f"{name} has its newest pods on {updated} of {counted(wanted, 'node')}"
+            return newest + _BY_HAND.format(name=name) if _is_by_hand(live) else newest
     return ""
+
+
+_BY_HAND = (
+    "; spec.daemonsets.updateStrategy OnDelete leaves the others to you; next: delete them "
+    "(kubectl get pods -l app={name})"
+)
+
+
+def _is_by_hand(daemonset: Mapping[str, Any]) -> bool:
+    return bool(daemonset["spec"].get("updateStrategy", {}).get("type") == "OnDelete")
 
 
 def _starting(plan: OperandPlan, seen: Observed) -> str:
@@ -211,11 +254,13 @@ def _starting(plan: OperandPlan, seen: Observed) -> str:
 
 
 def _rolled_out(plan: OperandPlan, seen: Observed) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Its DaemonSets by name, save those whose pods are replaced when somebody deletes them: a driver's."""
+    """Its DaemonSets by name; of a driver's pods the nodes say whether they are as asked."""
+    if plan.operand.link is Link.DRIVER:
+        return
     for obj in plan.objects:
         name = obj["metadata"]["name"]
         live = seen.daemonsets.get(name) if obj["kind"] == "DaemonSet" else None
-        if live is not None and live["spec"].get("updateStrategy", {}).get("type") != "OnDelete":
+        if live is not None:
             yield name, live
 
 

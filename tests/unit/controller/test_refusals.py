@@ -14,7 +14,11 @@ DESIRED = {"metadata": {"name": "plugin"}, "spec": {"cpu": "lots"}}
     ("status", "message", "rests"),
     [
         pytest.param(422, "is invalid", True, id="invalid"),
+        pytest.param(400, "bad", True, id="bad request"),
         pytest.param(403, "forbidden", True, id="forbidden"),
+        pytest.param(404, "not found", True, id="no such kind or namespace"),
+        pytest.param(410, "expired", False, id="an answer about another moment"),
+        pytest.param(401, "who are you", False, id="not signed in"),
         pytest.param(500, "failed to create typed patch object (…)", True, id="does not fit its schema"),
         pytest.param(500, "etcdserver: request timed out", False, id="the server's own trouble"),
         pytest.param(409, "conflict", False, id="conflict"),
@@ -28,6 +32,39 @@ def test_only_an_answer_that_blames_the_object_lets_it_rest(status, message, res
 
     assert (refusals.find("DaemonSet/plugin", DESIRED) is not None) == rests
     assert refusals.find("DaemonSet/plugin", {**DESIRED, "spec": {}}) is None, "another text is tried at once"
+
+
+@pytest.mark.parametrize("status", [400, 403, 404])
+def test_what_may_end_without_a_word_to_us_is_tried_again_after_a_second_and_then_less_and_less_often(status):
+    """A rule that was just granted, a webhook that is just starting."""
+    now = [0.0]
+    refusals = Refusals(clock=lambda: now[0])
+    waits = []
+    for _ in range(8):
+        refusals.add("DaemonSet/plugin", DESIRED, error_of(status, {"message": "no"}))
+        assert "DaemonSet/plugin" in refusals
+        waits.append(refusals.next_retry_s())
+        now[0] += waits[-1]
+        assert refusals.find("DaemonSet/plugin", DESIRED) is None
+        assert refusals.next_retry_s() is None, "it is tried now, and not again and again"
+
+    assert waits == [1, 2, 4, 8, 16, 30, 30, 30]
+    refusals.add("DaemonSet/plugin", {"spec": "new"}, error_of(status, {"message": "no"}))
+    assert refusals.next_retry_s() == 1, "of another text nothing is known"
+
+
+@pytest.mark.parametrize("status", [422, 413])
+def test_a_wrong_text_rests_at_once(status):
+    refusals = Refusals(clock=lambda: 0.0)
+    refusals.add("DaemonSet/plugin", DESIRED, error_of(status, {"message": "is invalid"}))
+    assert refusals.next_retry_s() == 30
+
+
+def test_an_answer_that_passes_by_itself_ends_the_rest():
+    refusals = Refusals(clock=lambda: 0.0)
+    refusals.add("DaemonSet/plugin", DESIRED, error_of(403, {"message": "no"}))
+    refusals.add("DaemonSet/plugin", DESIRED, error_of(503, {"message": "later"}))
+    assert "DaemonSet/plugin" not in refusals
 
 
 PLUGIN = {

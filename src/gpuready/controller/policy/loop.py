@@ -31,7 +31,7 @@ from gpuready.controller.policy.observed import Observed
 from gpuready.controller.policy.operand_rows import some
 from gpuready.controller.policy.overtaken import unless_overtaken
 from gpuready.controller.policy.plan import Plan, plan_of
-from gpuready.controller.policy.refusals import RETRY_S, Refusals
+from gpuready.controller.policy.refusals import Refusals
 from gpuready.controller.policy.status import (
     headline,
     ignored_status,
@@ -154,8 +154,8 @@ class PolicyLoop(Loop):
             plan = self._plan(active, self._current.effective)
         await self._report(active, plan, self._worth_telling(failures))
         self._objects.refusals.keep(failures)
-        if len(self._objects.refusals):
-            self.queue.add_after(KEY, RETRY_S)
+        if (wait_s := self._objects.refusals.next_retry_s()) is not None:
+            self.queue.add_after(KEY, wait_s)
         self._come_again({key: exc for key, exc in failures.items() if key not in self._objects.refusals})
 
     async def _bring_about(self, plan: Plan, policy: ClusterPolicy) -> Failures:

@@ -11,22 +11,25 @@ from gpuready import names
 from gpuready.errors import ApiError, GPUReadyError
 from gpuready.kube.apply import Occupied
 from gpuready.kube.compare import digest
-from gpuready.kube.errors import ApiStatusError
+from gpuready.kube.errors import ApiStatusError, is_passing
 from gpuready.operands import registry
 
-# What stood in the way may go without a word to us: a webhook, a quota, a missing permission.
+# What stood in the way may go without a word to us: a webhook, a quota, a missing permission. A rule that was
+# just written counts a second later, so it is soon tried again, and then less and less often.
+FIRST_RETRY_S = 1.0
 RETRY_S = 30.0
-# The server may answer otherwise the next time: sign-in, time-out, conflict, too many requests.
-_PASSING = (401, 408, 409, 429)
 # The server blames itself (500) for an applied object whose fields do not fit the schema.
 _MISFIT = ("failed to create typed patch object", "failed to convert new object")
 
 
 @dataclass(frozen=True)
 class _Refusal:
+    """times: in a row, of this very text."""
+
     digest: str
     until: float
     error: GPUReadyError
+    times: int
 
 
 class Refusals:
@@ -36,30 +39,51 @@ class Refusals:
 
     def find(self, key: str, desired: Mapping[str, Any]) -> GPUReadyError | None:
         """Why this very text was refused, while it need not be tried again."""
-        known = self._known.get(key)
-        if known is None:
-            return None
-        if self._clock() < known.until and known.digest == digest(desired):
-            return known.error
-        del self._known[key]
-        return None
+        known = self._known_of(key, desired)
+        return known.error if known and self._clock() < known.until else None
 
     def add(self, key: str, desired: Mapping[str, Any], error: ApiError) -> ApiError:
         """The error as it is told."""
         told = advised(error, desired) if isinstance(error, ApiStatusError) else error
-        if isinstance(error, Occupied) or (isinstance(error, ApiStatusError) and _blames_the_object(error)):
-            self._known[key] = _Refusal(digest(desired), self._clock() + RETRY_S, told)
+        before = self._known_of(key, desired)
+        self._known.pop(key, None)
+        if _rests(error):
+            times = before.times + 1 if before else 1
+            until = self._clock() + _wait_s(error, times)
+            self._known[key] = _Refusal(digest(desired), until, told, times)
         return told
+
+    def _known_of(self, key: str, desired: Mapping[str, Any]) -> _Refusal | None:
+        known = self._known.get(key)
+        return known if known and known.digest == digest(desired) else None
+
+    def next_retry_s(self) -> float | None:
+        """Seconds until one of them is tried again; None when none waits for that."""
+        left = [each.until - self._clock() for each in self._known.values()]
+        return min((each for each in left if each > 0), default=None)
 
     def keep(self, keys: Collection[str]) -> None:
         """Forget what is not wanted any more."""
         self._known = {key: known for key, known in self._known.items() if key in keys}
 
     def __contains__(self, key: str) -> bool:
-        return key in self._known
+        """It waits to be tried again."""
+        known = self._known.get(key)
+        return known is not None and self._clock() < known.until
 
     def __len__(self) -> int:
         return len(self._known)
+
+
+def _rests(error: ApiError) -> bool:
+    return isinstance(error, Occupied) or (isinstance(error, ApiStatusError) and _blames_the_object(error))
+
+
+def _wait_s(error: ApiError, times: int) -> float:
+    """What is wrong with the text, or in its place, stays so until a person acts; the rest may not."""
+    if isinstance(error, ApiStatusError) and error.status not in (413, 422, 500):
+        return min(FIRST_RETRY_S * 2.0 ** min(times - 1, 16), RETRY_S)
+    return RETRY_S
 
 
 def advised(error: ApiStatusError, desired: Mapping[str, Any]) -> ApiStatusError:
@@ -99,4 +123,5 @@ def _source_of(desired: Mapping[str, Any]) -> str:
 def _blames_the_object(error: ApiStatusError) -> bool:
     if error.status == 500:
         return any(text in str(error) for text in _MISFIT)
-    return 400 <= error.status < 500 and error.status not in _PASSING
+    # 401 is about whoever asks.
+    return 400 <= error.status < 500 and error.status != 401 and not is_passing(error)

@@ -141,6 +141,15 @@ def test_a_new_template_rolls_within_max_unavailable(ds, pods, deleted):
     assert [p["metadata"]["name"] for p in plan.delete] == deleted
 
 
+def test_an_outdated_pod_behind_a_taint_that_came_later_goes_with_a_rollout():
+    """Source: kubernetes v1.36, pkg/controller/daemon/update.go:65: every node with a pod is looked at."""
+    pods = [daemon_pod("a", revision="new"), daemon_pod("b", revision="old")]
+
+    plan = rollout.roll(view(daemon_set(), [node("a"), node("b", taints=[taint()])], pods))
+
+    assert [p["metadata"]["name"] for p in plan.delete] == ["ds-b"]
+
+
 def test_the_status_counts_as_the_real_one():
     nodes = [node("a"), node("b"), node("c", taints=[taint()]), node("d")]
     pods = [daemon_pod("a"), daemon_pod("b", ready=False, revision="old"), daemon_pod("c")]

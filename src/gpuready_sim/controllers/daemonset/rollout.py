@@ -62,7 +62,10 @@ def manage(view: View) -> Plan:
 
 
 def roll(view: View) -> Plan:
-    """RollingUpdate: delete outdated pods, as many as maxUnavailable allows; unavailable ones at once."""
+    """RollingUpdate: delete outdated pods, as many as maxUnavailable allows; unavailable ones at once.
+
+    A pod that stays although a taint has come since is outdated like any other, and none replaces it.
+    """
     strategy = view.daemon_set["spec"].get("updateStrategy") or {}
     if strategy.get("type", "RollingUpdate") != "RollingUpdate":
         return Plan()
@@ -71,10 +74,11 @@ def roll(view: View) -> Plan:
     candidates: list[Object] = []
     budget = max_unavailable(view)
     by_node = pods_by_node(view.pods)
-    for name in sorted(_wanted_nodes(view)):
+    wanted = set(_wanted_nodes(view))
+    for name in sorted(wanted | by_node.keys()):
         pods = [p for p in by_node.get(name, []) if not is_deleting(p)]
         if len(pods) != 1:
-            unavailable += 1  # missing, leaving, or doubled: manage() comes first
+            unavailable += name in wanted  # missing, leaving, or doubled: manage() comes first
         elif is_available(pods[0], _min_ready_s(view.daemon_set), view.now):
             if _is_outdated(pods[0], view):
                 candidates.append(pods[0])

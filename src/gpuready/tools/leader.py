@@ -1,18 +1,24 @@
-"""Whether an operator works, by the Lease that all of them renew while they do. Pure."""
+"""Whether an operator works, by the Lease that all of them renew while they do. Pure.
+
+Without a Lease it is asked whether one could work at all: an operator beside its cluster needs none.
+"""
 
 from __future__ import annotations
 
+from gpuready import names
 from gpuready.kube.lease import LONGEST_S, Record
-from gpuready.tools.snapshot import Object, seconds_between
+from gpuready.tools.snapshot import Object, Snapshot, seconds_between
 
 # Whoever works renews every two seconds. The rest is for clocks that differ: renewTime is of the holder's.
 CLOCKS_S = 45.0
 
 
-def why_nobody_works(lease: Object | None, now: str) -> str:
-    """ "" while somebody renews it, and where there is none. now: RFC 3339."""
+def why_nobody_works(seen: Snapshot) -> str:
+    """ "" while somebody renews it, and where there is none and nothing else says that nobody works."""
+    lease, now = seen.lease, seen.taken_at
     if lease is None:
-        return ""
+        why = _why_without_lease(seen.place or {})
+        return f"no operator is working: {why}" if why else ""
     record = Record(lease)
     renewed = str(record.spec.get("renewTime") or "")
     ago_s = seconds_between(renewed, now)
@@ -23,11 +29,33 @@ def why_nobody_works(lease: Object | None, now: str) -> str:
     return f"no operator is working: the Lease {_name(lease)} is {whose} and was {when}"
 
 
-def next_step(lease: Object) -> str:
+def next_step(seen: Snapshot) -> str:
+    """Where nobody works."""
+    place = seen.place or {}
+    if place.get("gone"):
+        return "install the operator again, as in docs/guides/install.md"
+    first = (seen.lease or {}).get("metadata") or place["deployments"][0]
     return (
-        f"see that the operator's pods run (kubectl get pods -n {lease['metadata']['namespace']}); what they "
+        f"see that the operator's pods run (kubectl get pods -n {first['namespace']}); what they "
         "wait for stands in their log and at /readyz"
     )
+
+
+def line_of(seen: Snapshot) -> str:
+    """Both in one line; "" while somebody works."""
+    why = why_nobody_works(seen)
+    return f"{why}; next: {next_step(seen)}" if why else ""
+
+
+def _why_without_lease(place: Object) -> str:
+    if place.get("gone"):
+        return f"the namespace {place.get('namespace')}, from where it answered the policy, is gone"
+    deployments = place.get("deployments") or ()
+    if not deployments or any(each.get("ready") for each in deployments):
+        return ""  # it runs beside the cluster, if at all; or without an election
+    first = deployments[0]
+    name = f"{first['namespace']}/{first['name']}"
+    return f"no pod of its Deployment {name} is ready, and there is no Lease {names.LEADER_LEASE}"
 
 
 def _name(lease: Object) -> str:

@@ -96,8 +96,10 @@ _POLICY = Needed(
 _LEASE_META = Needed({"name": str, "namespace": str}, ("name", "namespace"))
 _LEASE_SPEC = {"holderIdentity": str, "leaseDurationSeconds": int, "renewTime": str}
 _LEASE = Needed({"metadata": _LEASE_META, "spec": _LEASE_SPEC}, ("metadata",))
+_DEPLOYMENT = Needed({"namespace": str, "name": str, "ready": int}, ("namespace", "name"))
 BUNDLE = {
     "lease": _LEASE,
+    "operator": {"namespace": str, "gone": bool, "deployments": [_DEPLOYMENT]},
     "takenAt": str,
     "missing": [str],
     "nodes": [_NODE],

@@ -19,11 +19,22 @@ from gpuready.errors import ApiError, UsageError
 from gpuready.given_files import MOST_BYTES_OF_A_CLUSTER, read_given
 from gpuready.kube.client import KubeClient
 from gpuready.kube.errors import NotFound
-from gpuready.kube.resources import CLUSTER_POLICIES, DAEMONSETS, GPU_NODES, LEASES, NODES, PODS, Resource
+from gpuready.kube.resources import (
+    CLUSTER_POLICIES,
+    DAEMONSETS,
+    DEPLOYMENTS,
+    GPU_NODES,
+    LEASES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    Resource,
+)
 from gpuready.shape import ShapeError, check
 from gpuready.tools.shape import BUNDLE
 
 Object = dict[str, Any]
+Operator = tuple[Object | None, Object | None, str]  # its Lease, else its place, and why neither was seen
 FORMAT = "gpuready.dev/bundle/v1"
 
 _META = ("name", "namespace", "uid", "labels", "creationTimestamp", "deletionTimestamp", "generation")
@@ -40,6 +51,8 @@ class Snapshot:
     missing       kinds that the API server does not know (their CRDs are not installed)
     lease         what the working operator renews; None where there is none or it was not looked at
     lease_unseen  why it could not be read
+    place         where there is no Lease: the operator's `namespace` ("" = not known), whether it is `gone`,
+                  and the chart's `deployments` (namespace, name, ready)
     """
 
     nodes: list[Object] = field(default_factory=list)
@@ -51,6 +64,7 @@ class Snapshot:
     taken_at: str = ""
     lease: Object | None = None
     lease_unseen: str = ""
+    place: Object | None = None
 
     def to_json(self) -> Object:
         return {
@@ -63,6 +77,7 @@ class Snapshot:
             "daemonsets": self.daemonsets,
             "clusterpolicies": self.policies,
             **({"lease": self.lease} if self.lease else {}),
+            **({"operator": self.place} if self.place else {}),
         }
 
     @classmethod
@@ -78,6 +93,7 @@ class Snapshot:
             missing=tuple(row.get("missing") or ()),
             taken_at=str(row.get("takenAt") or ""),
             lease=row.get("lease") or None,
+            place=row.get("operator") or None,
         )
 
 
@@ -95,7 +111,7 @@ async def gather(client: KubeClient, *, pod_labels: str = "") -> Snapshot:
         _find(client, CLUSTER_POLICIES),
     )
     missing = [r.plural for r, rows in ((GPU_NODES, gpu_nodes), (CLUSTER_POLICIES, policies)) if rows is None]
-    lease, lease_unseen = await find_lease(client, policies or [])
+    lease, place, lease_unseen = await find_operator(client, policies or [])
     return Snapshot(
         nodes=[trimmed_node(obj) for obj in nodes],
         gpu_nodes=[_with_meta(obj, "spec", "status") for obj in gpu_nodes or []],
@@ -106,26 +122,58 @@ async def gather(client: KubeClient, *, pod_labels: str = "") -> Snapshot:
         taken_at=now_text(),
         lease=lease,
         lease_unseen=lease_unseen,
+        place=place,
     )
 
 
-async def find_lease(client: KubeClient, policies: Sequence[Object]) -> tuple[Object | None, str]:
-    """The Lease beside the operator that answered a policy, and why it cannot be seen.
+async def find_operator(client: KubeClient, policies: Sequence[Mapping[str, Any]]) -> Operator:
+    """The Lease beside the operator that answered a policy; else its place; and why neither can be seen.
 
-    An operator that was told not to elect has none: a Lease that is not there says nothing.
+    Where nobody has answered yet, it is looked for in all namespaces.
     """
     namespaces = [(policy.get("status") or {}).get("namespace") for policy in policies]
     namespace = next((each for each in namespaces if each), "")
-    if not namespace:
-        return None, ""
     try:
-        found = await client.get(LEASES, names.LEADER_LEASE, namespace)
-    except NotFound:
-        return None, ""
+        lease = await _find_lease(client, namespace)
+        return lease, None if lease else await _place_of_operator(client, namespace), ""
     except ApiError as exc:
-        return None, f"whether an operator works was not looked at: {exc}"
-    meta = {"name": names.LEADER_LEASE, "namespace": namespace}
-    return {"metadata": meta, "spec": dict(found.get("spec") or {})}, ""
+        return None, None, f"whether an operator works was not looked at: {exc}"
+
+
+async def _find_lease(client: KubeClient, namespace: str) -> Object | None:
+    found, _ = await client.list(
+        LEASES, namespace or None, field_selector=f"metadata.name={names.LEADER_LEASE}"
+    )
+    rows = [_some_of_lease(each) for each in found]
+    return max(rows, key=lambda row: str(row["spec"].get("renewTime") or ""), default=None)
+
+
+def _some_of_lease(lease: Object) -> Object:
+    meta = {"name": names.LEADER_LEASE, "namespace": lease["metadata"]["namespace"]}
+    return {"metadata": meta, "spec": dict(lease.get("spec") or {})}
+
+
+async def _place_of_operator(client: KubeClient, namespace: str) -> Object:
+    labels = f"app={names.OPERATOR_APP},app.kubernetes.io/name=gpuready"  # the chart's
+    found, _ = await client.list(DEPLOYMENTS, namespace or None, label_selector=labels)
+    deployments = [
+        {
+            "namespace": each["metadata"]["namespace"],
+            "name": each["metadata"]["name"],
+            "ready": int((each.get("status") or {}).get("readyReplicas") or 0),
+        }
+        for each in found
+    ]
+    gone = bool(namespace) and not deployments and await _is_gone(client, namespace)
+    return {"namespace": namespace, "gone": gone, "deployments": deployments}
+
+
+async def _is_gone(client: KubeClient, namespace: str) -> bool:
+    try:
+        await client.get(NAMESPACES, namespace)
+    except NotFound:
+        return True
+    return False
 
 
 def now_text() -> str:

@@ -141,10 +141,10 @@ def _gpus_named(verdict: Verdict) -> set[str]:
 
 def _of_leader(snapshot: Snapshot) -> list[Finding]:
     """A policy's status stays as the last operator wrote it, whether anybody works or not."""
-    why = leader.why_nobody_works(snapshot.lease, snapshot.taken_at)
-    if not why or snapshot.lease is None:
+    why = leader.why_nobody_works(snapshot)
+    if not why:
         return []
-    step = leader.next_step(snapshot.lease)
+    step = leader.next_step(snapshot)
     return [Finding("cluster", Severity.PROBLEM, "NoOperator", why, next_step=step)]
 
 

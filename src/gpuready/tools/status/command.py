@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, Protocol
 
 from gpuready import names
@@ -23,6 +24,7 @@ from gpuready.tools.terminal import joined, printable
 
 _OWN_PODS = names.OPERAND_LABEL
 _CALM_S = 0.2  # redraw at most five times a second
+_LEASE_LOOK_S = 10.0
 
 
 def run(
@@ -45,12 +47,15 @@ async def _once(kubeconfig: str | None, context: str | None, output: str) -> Non
 def text_of(seen: Snapshot, output: str) -> str:
     """The table or JSON, and before the policy's own word whether anybody is there to stand by it."""
     rows = rows_of(seen)
-    why = leader.why_nobody_works(seen.lease, seen.taken_at)
     if output == "json":
-        operator = {"operator": why} if why else {}
-        return json.dumps({**operator, **table.to_json(rows, seen.policies)}, indent=1)
-    told = [printable(f"{why}; next: {leader.next_step(seen.lease)}")] if why and seen.lease else []
+        return json.dumps(_json(seen, leader.why_nobody_works(seen)), indent=1)
+    told = [printable(line)] if (line := leader.line_of(seen)) else []
     return "\n".join([*told, table.plain(rows, seen.policies)])
+
+
+def _json(seen: Snapshot, nobody: str) -> Object:
+    """nobody: why no operator works, "" while one does."""
+    return {**({"operator": nobody} if nobody else {}), **table.to_json(rows_of(seen), seen.policies)}
 
 
 async def _watch(kubeconfig: str | None, context: str | None, output: str) -> None:
@@ -62,13 +67,16 @@ async def _watch(kubeconfig: str | None, context: str | None, output: str) -> No
 class Screen(Protocol):
     """Where the rows are shown."""
 
-    def show(self, rows: Sequence[NodeRow], policies: Sequence[Object]) -> None: ...
+    def show(self, seen: Snapshot) -> None: ...
 
 
 class Watcher:
     """Keeps the lists of a snapshot true and shows them when they changed."""
 
     def __init__(self, client: KubeClient) -> None:
+        self._client = client
+        self._operator_seen_at = float("-inf")
+        self._operator: snapshots.Operator = (None, None, "")
         self._changed = asyncio.Event()
         self._caches: dict[str, WatchCache[dict[str, Any]]] = {
             "nodes": WatchCache(client, NODES),
@@ -89,9 +97,9 @@ class Watcher:
                     await cache.wait_synced()
             with screen as shown:
                 while True:
-                    seen = self._snapshot()
-                    shown.show(rows_of(seen), seen.policies)
-                    await self._changed.wait()
+                    shown.show(await self._snapshot())
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(self._changed.wait(), _LEASE_LOOK_S)
                     await asyncio.sleep(_CALM_S)
                     self._changed.clear()
         finally:
@@ -99,8 +107,9 @@ class Watcher:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _snapshot(self) -> Snapshot:
+    async def _snapshot(self) -> Snapshot:
         lists = {name: cache.values() for name, cache in self._caches.items()}
+        lease, place, unseen = await self._look_for_operator(lists["policies"])
         return Snapshot(
             lists["nodes"],
             lists["gpu_nodes"],
@@ -108,7 +117,17 @@ class Watcher:
             lists["daemonsets"],
             lists["policies"],
             taken_at=snapshots.now_text(),
+            lease=lease,
+            lease_unseen=unseen,
+            place=place,
         )
+
+    async def _look_for_operator(self, policies: Sequence[Object]) -> snapshots.Operator:
+        """Now and then: a Lease that is no longer renewed makes no event, one that is makes too many."""
+        if time.monotonic() - self._operator_seen_at >= _LEASE_LOOK_S:
+            self._operator = await snapshots.find_operator(self._client, policies)
+            self._operator_seen_at = time.monotonic()
+        return self._operator
 
 
 class PlainScreen:
@@ -117,25 +136,41 @@ class PlainScreen:
     def __init__(self) -> None:
         self._before: Sequence[NodeRow] | None = None
         self._policy = ""
+        self._nobody_works = False
 
-    def show(self, rows: Sequence[NodeRow], policies: Sequence[Object]) -> None:
+    def show(self, seen: Snapshot) -> None:
+        rows, policies = rows_of(seen), seen.policies
         line = joined([table.policy_line(policies), *table.notes(policies)])
         if self._before is None:
-            _print(table.plain(rows, policies))
+            _print(text_of(seen, "table"))
         else:
-            for text in [*([line] if line != self._policy else []), *table.changes(self._before, rows)]:
+            for text in [
+                *self._news_of_operator(seen),
+                *([line] if line != self._policy else []),
+                *table.changes(self._before, rows),
+            ]:
                 _print(text)
         self._before, self._policy = list(rows), line
+        self._nobody_works = bool(leader.line_of(seen))
+
+    def _news_of_operator(self, seen: Snapshot) -> list[str]:
+        """That nobody works, once, and that somebody does again: since when moves all the time."""
+        line = leader.line_of(seen)
+        if bool(line) == self._nobody_works:
+            return []
+        return [printable(line) or "an operator is working again"]
 
 
 class JsonScreen:
     """One JSON object a line, whenever it differs."""
 
     def __init__(self) -> None:
-        self._before = ""
+        self._before = self._nobody = ""
 
-    def show(self, rows: Sequence[NodeRow], policies: Sequence[Object]) -> None:
-        text = json.dumps(table.to_json(rows, policies))
+    def show(self, seen: Snapshot) -> None:
+        nobody = leader.why_nobody_works(seen)
+        self._nobody = (self._nobody or nobody) if nobody else ""  # since when is no news
+        text = json.dumps(_json(seen, self._nobody))
         if text != self._before:
             _print(text)
         self._before = text

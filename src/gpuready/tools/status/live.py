@@ -10,8 +10,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from gpuready.tools.node_rows import NodeRow, unseen_lines
-from gpuready.tools.placement import Object
+from gpuready.tools import leader
+from gpuready.tools.node_rows import NodeRow, rows_of, unseen_lines
+from gpuready.tools.snapshot import Snapshot
 from gpuready.tools.status import table
 from gpuready.tools.terminal import printable
 
@@ -28,10 +29,13 @@ class LiveScreen:
     def __init__(self, live: Live) -> None:
         self._live = live
 
-    def show(self, rows: Sequence[NodeRow], policies: Sequence[Object]) -> None:
+    def show(self, seen: Snapshot) -> None:
+        rows, policies = rows_of(seen), seen.policies
         parts = [drawn(rows)] if table.shown(rows) else []
         rest = [Text(printable(line)) for line in unseen_lines(rows)]
         head = [Text(printable(line)) for line in (table.policy_line(policies), *table.notes(policies))]
+        if nobody := leader.line_of(seen):
+            head.insert(0, Text(printable(nobody), style="bold red"))
         self._live.update(Group(*head, *parts, *rest), refresh=True)
 
 

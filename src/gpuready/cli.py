@@ -51,7 +51,7 @@ def _run_daemon(role: str, arguments: Sequence[str] = ()) -> int:
 
             return device_plugin.main(os.environ)
         if role == "exporter":
-            from gpuready.operands.exporter import daemon as exporter
+            from gpuready.operands.exporter import start as exporter
 
             return exporter.main(os.environ, arguments)
         if role == "toolkit":

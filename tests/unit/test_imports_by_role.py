@@ -20,7 +20,8 @@ ROLES = {
     "gpuready.operands.exporter.daemon": HEAVY
     | TERMINAL
     | SIMULATOR
-    | {"aiohttp", "yaml", "uvicorn", "gpuready.kube", "gpuready.controller"},
+    | {"aiohttp", "yaml", "uvicorn", "gpuready.kube", "gpuready.controller"}
+    | {"difflib", "hashlib", "tempfile", "uuid", "unicodedata", "gpuready.gpu.dcgm"},
     "gpuready.operands.node_agent.daemon": HEAVY
     | TERMINAL
     | SIMULATOR
@@ -53,3 +54,13 @@ def test_a_role_does_not_load_what_it_does_not_need(role):
     forbidden = ROLES[role]
     found = {name for name in loaded if name in forbidden or name.split(".")[0] in forbidden}
     assert not found
+
+
+def test_an_exporter_that_serves_no_tls_has_no_openssl_in_memory():
+    program = (
+        "import sys; from gpuready.operands.exporter import start; start.leave_out_tls()\n"
+        "import gpuready.operands.exporter.daemon; print(open('/proc/self/maps').read())"
+    )
+    maps = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert "python" in maps
+    assert [line for line in maps.splitlines() if "libssl" in line or "libcrypto" in line] == []

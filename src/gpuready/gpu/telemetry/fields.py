@@ -12,7 +12,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Mapping
 from functools import cache
-from importlib import resources
+from pathlib import Path
 
 from gpuready.gpu.telemetry.model import Field, Kind
 from gpuready.gpu.telemetry.sources import Missing, Source
@@ -82,5 +82,5 @@ def _by_id() -> Mapping[int, Row]:
 
 
 def _dcgm_names() -> Mapping[int, tuple[str, ...]]:
-    text = resources.files("gpuready.gpu.telemetry").joinpath("dcgm_names.csv").read_text()
+    text = Path(__file__).with_name("dcgm_names.csv").read_text()
     return {int(row["id"]): tuple(row["names"].split()) for row in csv.DictReader(text.splitlines())}

@@ -25,9 +25,9 @@ def run_command() -> click.Command:
 
 
 def _run(ctx: click.Context) -> int:
-    from gpuready.operands.exporter import daemon
+    from gpuready.operands.exporter import start
 
-    return daemon.main(os.environ, ctx.args)
+    return start.main(os.environ, ctx.args)
 
 
 def _names(flag: Flag) -> str:

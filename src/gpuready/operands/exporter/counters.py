@@ -10,10 +10,9 @@ Source: dcgm-exporter 4.5.3-4.8.2, internal/pkg/counters (there one bad line end
 from __future__ import annotations
 
 import csv
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import resources
+from pathlib import Path
 
 from gpuready.errors import UsageError
 from gpuready.gpu.telemetry.fields import find_field, is_text, missing_reason
@@ -164,7 +163,7 @@ _OWN = "own-counters.csv"
 
 def shipped(name: str = SHIPPED[0]) -> bytes:
     """A file that comes with us, by the name that the original gives it."""
-    return resources.files("gpuready.operands.exporter").joinpath(f"csv/{name}").read_bytes()
+    return Path(__file__).with_name("csv").joinpath(name).read_bytes()
 
 
 def with_own(counters: Counters) -> Counters:
@@ -247,7 +246,7 @@ def _split(line: str) -> list[str]:
 def _bare(part: str) -> str:
     if part.isascii():
         return part.strip()
-    unseen = "".join(char for char in part if unicodedata.category(char) in ("Cf", "Zs", "Zl", "Zp"))
+    unseen = "".join(char for char in part if _category(char) in ("Cf", "Zs", "Zl", "Zp"))
     return part.strip(unseen + " \t\r")
 
 
@@ -259,6 +258,8 @@ def _unknown(name: str, speller: Speller) -> _RejectedLineError:
 
 
 def _refuse_binary(line: str) -> None:
+    if line.isascii() and line.replace("\t", " ").isprintable():
+        return
     odd = [char for char in line if _is_odd(char)]
     if odd:
         shown = " ".join(dict.fromkeys(f"U+{ord(char):04X}" for char in odd[:5]))
@@ -267,7 +268,13 @@ def _refuse_binary(line: str) -> None:
 
 
 def _is_odd(char: str) -> bool:
-    return char == "�" or (char != "\t" and unicodedata.category(char) in ("Cc", "Cs", "Co"))
+    return char == "�" or (char != "\t" and _category(char) in ("Cc", "Cs", "Co"))
+
+
+def _category(char: str) -> str:
+    from unicodedata import category  # its table is loaded for files that need it
+
+    return category(char)
 
 
 # --- the file -------------------------------------------------------------------------------------------

@@ -11,15 +11,13 @@ import os
 import re
 import signal
 import socket
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gpuready import log as logging
 from gpuready import names
-from gpuready.errors import GPUReadyError, UsageError
+from gpuready.errors import GPUReadyError
 from gpuready.gpu.nvml import short_pci_address
 from gpuready.gpu.telemetry.fields import field_of, own_fields
 from gpuready.gpu.telemetry.history import Windows
@@ -33,7 +31,7 @@ from gpuready.node.health_http import answer_probes
 from gpuready.node.inotify import Changes
 from gpuready.node.operand_records import EXPORTER, path_of
 from gpuready.node.root import Root, boot_id
-from gpuready.operands.exporter import flags, jobs, pods
+from gpuready.operands.exporter import jobs, pods
 from gpuready.operands.exporter.attribution import Pairs
 from gpuready.operands.exporter.collector import Collector
 from gpuready.operands.exporter.compose import Known, families_of, without_samples
@@ -59,28 +57,12 @@ LOOPBACKS = ("127.0.0.1", "::1")
 log = get_logger("exporter")
 
 
-def main(env: Mapping[str, str], arguments: Sequence[str] = ()) -> int:
-    """Run until told to stop; 0 after a clean stop, 2 for settings that make no sense."""
-    try:
-        merged = flags.env_of(arguments, env)
-        settings = Settings.from_env(merged)
-        parse_selection(settings.devices)
-        web = Web.load(settings, Root.from_env(env))
-    except UsageError as exc:
-        log.error("cannot start", what=exc.what, why=exc.why, next_step=exc.next_step)
-        return 2
-    if settings.debug or settings.log_format != "text":
-        logging.set_up(level="debug" if settings.debug else None, form=settings.log_format)
-    for variable, why in flags.without_effect(merged).items():
-        log.warning("setting without effect", variable=variable, reason=why)
-    if asyncio.run(_run(settings, Root.from_env(env), web)):
-        log.info("starting anew", reason="the driver has another library now")
-        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
-    return 0
+def run(settings: Settings, root: Root, web: Web) -> bool:
+    """Until told to stop. True when the process should start anew to load another library."""
+    return asyncio.run(_run(settings, root, web))
 
 
 async def _run(settings: Settings, root: Root, web: Web) -> bool:
-    """True when the process should start anew to load another library."""
     daemon = Daemon(settings, root, web)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):

@@ -9,14 +9,17 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from gpuready.errors import GPUReadyError
 from gpuready.operands.exporter.exposition import CONTENT_TYPES, form_for, takes_gzip
 from gpuready.operands.exporter.health import Health
 from gpuready.operands.exporter.page import Page
+
+if TYPE_CHECKING:
+    import ssl  # see start.py
 
 # For a request's head; between two requests, since a scraper keeps its connection; to take an answer.
 HEAD_S, IDLE_S, WRITE_S = 10.0, 300.0, 10.0

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 
 from gpuready.gpu.telemetry.fields import all_names
 
@@ -39,14 +38,14 @@ class Speller:
         self._asked += 1
         upper = written.upper()
         by_own_part = {_own_part(name.upper()): name for name in self._candidates(upper)}
-        close = get_close_matches(_own_part(upper), by_own_part, n=1, cutoff=_NEAR)
+        close = _close(_own_part(upper), by_own_part)
         return f"did you mean {by_own_part[close[0]]}?" if close else ""
 
     def kind(self, written: str) -> str:
         word = written.lower()
         if word in _KINDS:
             return _KINDS[word]
-        close = get_close_matches(word[:_LONGEST], _KINDS, n=1, cutoff=0.6)
+        close = _close(word[:_LONGEST], _KINDS)
         return _KINDS[close[0]] if close else ""
 
     def _candidates(self, upper: str) -> Iterable[str]:
@@ -56,6 +55,12 @@ class Speller:
         for three in _threes(upper):
             shared.update(self._by_three.get(three, ()))
         return [name for name, _ in shared.most_common(_CANDIDATES)]
+
+
+def _close(word: str, among: Iterable[str]) -> list[str]:
+    from difflib import get_close_matches  # a file without mistakes does without
+
+    return get_close_matches(word, among, n=1, cutoff=_NEAR)
 
 
 def _own_part(upper: str) -> str:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gpuready.errors import UsageError
 from gpuready.log import get_logger
 from gpuready.node.root import Root
-from gpuready.operands.exporter import web_config
 from gpuready.operands.exporter.health import Health
 from gpuready.operands.exporter.page import Page
 from gpuready.operands.exporter.server import Allows, Site
 from gpuready.operands.exporter.settings import Settings
+
+if TYPE_CHECKING:
+    import ssl
+
+    from gpuready.operands.exporter.web_config import WebConfig
 
 log = get_logger("exporter.web")
 
@@ -26,7 +30,7 @@ class Web:
         self.tls: ssl.SSLContext | None = None
         self._allows: Allows | None = None
         self._headers: Mapping[str, str] = {}
-        self._config = web_config.WebConfig()
+        self._config: WebConfig | None = None
         self._stamp: tuple[int, ...] = ()
         if path is not None:
             self._read(path)
@@ -52,6 +56,8 @@ class Web:
             log.info("web configuration taken up", file=self._path.name)
 
     def _read(self, path: Path) -> None:
+        from gpuready.operands.exporter import web_config  # with ssl and hashlib, which most do without
+
         config = web_config.load(path)
         context = web_config.tls_context(config, path)
         if self.tls is not None and config.tls is not None:
@@ -63,7 +69,7 @@ class Web:
         self._stamp = self._stamp_now(path)
 
     def _stamp_now(self, path: Path) -> tuple[int, ...]:
-        tls = self._config.tls or {}
+        tls = (self._config.tls if self._config else None) or {}
         files = [path, *(path.parent / str(tls[key]) for key in ("cert_file", "key_file") if tls.get(key))]
         return tuple(_changed_at(each) for each in files)
 

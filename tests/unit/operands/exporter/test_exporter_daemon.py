@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from gpuready.node.root import Root
-from gpuready.operands.exporter.daemon import Daemon, main
+from gpuready.operands.exporter.daemon import Daemon
 from gpuready.operands.exporter.settings import Settings
+from gpuready.operands.exporter.start import main, needs_tls
 from gpuready.operands.exporter.web import Web
 
 
@@ -20,6 +21,18 @@ def test_a_wrong_argument_is_told_in_full_and_ends_the_program(argument, caplog)
     assert said.message == "cannot start"
     assert set(said.fields) == {"what", "why", "next_step"}
     assert all(said.fields.values())
+
+
+@pytest.mark.parametrize(
+    ("settings", "wanted"),
+    [
+        pytest.param(Settings(), False, id="a plain page"),
+        pytest.param(Settings(web_config_file="/web.yaml"), True, id="a page by TLS, or behind a password"),
+        pytest.param(Settings(pod_labels=True), True, id="the API server tells labels of pods"),
+    ],
+)
+def test_openssl_is_loaded_for_those_who_need_it(settings, wanted):
+    assert needs_tls(settings) is wanted
 
 
 class Told:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.unit.controller.exposed import everything, scraped
 from tests.unit.monitoring.promql import (
     ALERTS,
@@ -18,6 +21,9 @@ from tests.unit.monitoring.promql import (
     everywhere,
     queries,
 )
+from tests.unit.operands.exporter.test_exposition import built, families
+
+from gpuready.operands.exporter.exposition import render
 
 RULES = [
     pytest.param(ALERTS, Path(__file__).with_name("alert_cases.yaml"), id="operator"),
@@ -81,6 +87,21 @@ def test_prometheus_understands_every_query_of_a_dashboard(dashboard: Path, tmp_
 
     assert code == 0, said
     assert f"{len(rules)} rules found" in said
+
+
+@settings(max_examples=25, deadline=None)
+@given(pages=st.lists(families, min_size=20, max_size=20))
+def test_whatever_a_pod_or_a_gpu_is_called_prometheus_reads_the_exporters_page(pages: Any) -> None:
+    rows = [
+        (f"{name}_{number}", text, pod, value)
+        for number, page in enumerate(pages)
+        for name, text, pod, value in page
+    ]
+
+    code, said = promtool("check", "metrics", stdin=render(built(rows)))
+
+    assert code in (0, 3), said  # 3: it has something to say about a name
+    assert "error while linting" not in said
 
 
 async def test_the_metrics_are_well_formed_and_well_named() -> None:

@@ -16,6 +16,8 @@ CONTENT_TYPES = {
     OPEN_METRICS: "application/openmetrics-text; version=1.0.0; charset=utf-8",
 }
 GAUGE, COUNTER = "gauge", "counter"
+_NEWER, _OLDER = "application/openmetrics-text", "text/plain"
+_VERSIONS = {_NEWER: ("1.0.0", "0.0.1"), _OLDER: ("0.0.4",)}  # Prometheus names the draft 0.0.1 beside 1.0.0
 
 Pairs = Iterable[tuple[str, str]]
 
@@ -62,36 +64,47 @@ def label_name(text: str) -> str:
 
 
 def form_for(accept: str) -> str:
-    """Which of the two a scraper prefers by its Accept header; the older one when it does not say."""
+    """Which of the two a scraper prefers by its Accept header; the older one when it does not say.
+
+    Whoever likes both alike gets the newer one only where he names it: `*/*` is what a browser sends, too.
+    """
     weights = _weights(accept)
-    newer = weights.get("application/openmetrics-text", 0.0)
-    older = max(weights.get("text/plain", 0.0), weights.get("text/*", 0.0), weights.get("*/*", 0.0))
-    return OPEN_METRICS if newer > 0 and newer >= older else TEXT
+    newer, older = _weight_of(_NEWER, weights), _weight_of(_OLDER, weights)
+    is_better = newer >= older if _NEWER in weights else newer > older
+    return OPEN_METRICS if newer > 0 and is_better else TEXT
 
 
 def takes_gzip(accept_encoding: str) -> bool:
     weights = _weights(accept_encoding)
-    return weights.get("gzip", weights.get("*", 0.0)) > 0
+    zipped = next((weights[name] for name in ("gzip", "x-gzip", "*") if name in weights), 0.0)
+    return zipped > 0 and zipped >= weights.get("identity", 0.0)
+
+
+def _weight_of(media_type: str, weights: Mapping[str, float]) -> float:
+    """That of the most particular range which covers it. Source: RFC 9110, 12.5.1"""
+    ranges = (media_type, f"{media_type.partition('/')[0]}/*", "*/*")
+    return next((weights[each] for each in ranges if each in weights), 0.0)
 
 
 def _weights(header: str) -> Mapping[str, float]:
-    """Highest q of each media type or coding in an Accept header."""
+    """Highest q of each media type or coding in an Accept header; versions that are not ours do not count."""
     found: dict[str, float] = {}
     for part in header.split(","):
-        name, *parameters = (word.strip().lower() for word in part.split(";"))
-        if name:
-            found[name] = max(found.get(name, 0.0), _quality(parameters))
+        name, *rows = (word.strip().lower() for word in part.split(";"))
+        pairs = (row.partition("=") for row in rows)
+        parameters = {key.strip(): value.strip(' "') for key, _, value in pairs}
+        version = parameters.get("version", "")
+        if name and (not version or version in _VERSIONS.get(name, (version,))):
+            found[name] = max(found.get(name, 0.0), _quality(parameters.get("q", "1")))
     return found
 
 
-def _quality(parameters: Iterable[str]) -> float:
-    for parameter in parameters:
-        if parameter.startswith("q="):
-            try:
-                return float(parameter[2:])
-            except ValueError:
-                return 0.0
-    return 1.0
+def _quality(text: str) -> float:
+    try:
+        quality = float(text)
+    except ValueError:
+        return 0.0
+    return quality if 0 <= quality <= 1 else 0.0
 
 
 def _merged(families: Iterable[Family]) -> list[Family]:

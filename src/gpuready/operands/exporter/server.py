@@ -67,7 +67,8 @@ class Request:
     def ends_connection(self) -> bool:
         """Bodies are never read: whoever sends one gets his answer and the end."""
         has_body = self.headers.get("content-length", "0") != "0" or "transfer-encoding" in self.headers
-        return has_body or self.headers.get("connection", "").lower() == "close"
+        wishes = self.headers.get("connection", "").lower().split(",")
+        return has_body or "close" in (wish.strip() for wish in wishes)
 
 
 @dataclass(frozen=True)
@@ -178,11 +179,12 @@ def parse_request(head: bytes) -> Request | None:
     words = first.split(" ")
     if len(words) != 3 or not words[2].startswith("HTTP/1"):
         return None
-    headers = {}
+    headers: dict[str, str] = {}
     for row in rows:
         name, colon, value = row.partition(":")
         if colon:
-            headers[name.strip().lower()] = value.strip()
+            name = name.strip().lower()  # a field that is sent twice is one list
+            headers[name] = f"{headers[name]}, {value.strip()}" if name in headers else value.strip()
     if words[2] == "HTTP/1.0" and headers.get("connection", "").lower() != "keep-alive":
         headers["connection"] = "close"
     return Request(words[0], words[1].split("?")[0], headers)

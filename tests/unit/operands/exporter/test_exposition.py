@@ -129,6 +129,21 @@ PROMETHEUS = (
         pytest.param("application/openmetrics-text;q=0.2,text/plain;q=0.9", TEXT, id="the older one, rather"),
         pytest.param("application/openmetrics-text;q=0", TEXT, id="the newer one not at all"),
         pytest.param("application/openmetrics-text;q=lots", TEXT, id="a weight that is none"),
+        pytest.param("application/openmetrics-text;q=7,text/plain", TEXT, id="a weight above one"),
+        pytest.param("application/openmetrics-text;q=nan,text/plain", TEXT, id="a weight that is no number"),
+        pytest.param(
+            "text/*;q=1, text/plain;q=0.1, application/openmetrics-text;q=0.5",
+            OPEN_METRICS,
+            id="the most particular range counts",
+        ),
+        pytest.param("text/plain;q=0, application/*", OPEN_METRICS, id="the older one not at all"),
+        pytest.param("application/*, text/*", TEXT, id="both alike and neither by name"),
+        pytest.param(
+            'Application/OpenMetrics-Text; version="1.0.0"; q="0.9", text/plain; q=0.5',
+            OPEN_METRICS,
+            id="odd spelling",
+        ),
+        pytest.param("application/openmetrics-text;version=2.0.0", TEXT, id="a version that is not ours"),
         pytest.param(",;,", TEXT, id="nonsense"),
     ],
 )
@@ -138,7 +153,19 @@ def test_the_format_follows_what_the_scraper_prefers(accept, wanted):
 
 @pytest.mark.parametrize(
     ("header", "wanted"),
-    [("gzip", True), ("deflate, gzip;q=0.5", True), ("*", True), ("gzip;q=0, *", False), ("", False)],
+    [
+        ("gzip", True),
+        ("deflate, gzip;q=0.5", True),
+        ("GZIP ; q=0.1", True),
+        ("x-gzip", True),
+        ("*", True),
+        ("*;q=0", False),
+        ("gzip;q=0, *", False),
+        ("gzip;q=0.5, identity", False),
+        ("identity;q=0.5, gzip;q=0.5", True),
+        ("br", False),
+        ("", False),
+    ],
 )
 def test_gzip_is_used_for_those_who_take_it(header, wanted):
     assert takes_gzip(header) is wanted

@@ -78,6 +78,16 @@ async def test_open_metrics_and_gzip_for_those_who_ask(server):
     assert gzip.decompress(body).endswith(b'{gpu="0"} 97\n# EOF\n')
 
 
+async def test_a_wish_that_is_sent_in_two_lines_is_one_wish(server):
+    port = await server.listen("127.0.0.1", 0)
+    wishes = ("Accept: application/openmetrics-text;q=0.9", "Accept: text/plain;q=0.1")
+
+    _, headers, _ = await ask(port, "/metrics", *wishes, "Connection: keep-alive")
+
+    assert headers["Content-Type"].startswith("application/openmetrics-text")
+    assert headers["Connection"] == "close"  # `ask` wishes for it first
+
+
 @pytest.mark.parametrize(
     ("health", "status", "text"),
     [

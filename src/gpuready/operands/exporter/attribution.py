@@ -25,7 +25,7 @@ Pairs = tuple[tuple[str, str], ...]
 _OURS = "nvidia.com/"
 _DRA_DRIVER = "gpu.nvidia.com"
 _BY_MINOR = re.compile(r"nvidia(\d+)(?:/gi(\d+))?")
-_CLAIMED = re.compile(r"gpu-(\d+)(?:-mig-([0-9a-z.+]+)-(\d+)-(\d+))?")
+_CLAIMED = re.compile(r"gpu-(\d+)(?:-mig-([0-9a-z-]+)-(\d+)-(\d+))?")
 
 
 @dataclass(frozen=True, order=True)
@@ -161,10 +161,13 @@ class _Places:
         return (device.uuid, wanted) if any(i.id == wanted for i in device.instances) else None
 
     def claimed(self, claim: Claim) -> list[Key]:
-        """Every place that a claim's device may mean: `gpu-0`, or `gpu-0-mig-1g10gb-19-4`.
+        """Every place that a claim's device may mean: `gpu-0`, `gpu-0-mig-1g10gb-19-4`, `gpu-0-mig-19-4-1`.
 
-        The name tells profile and placement of an instance. Where the driver does not let us ask for the
-        placement, nobody knows which of two instances of one profile it is. `gpu-0`: by its minor number.
+        The name tells profile and placement of an instance; older drivers give the profile by its number.
+        Where the GPU's driver does not let us ask for the placement, nobody knows which of two instances of
+        one profile it is. `gpu-0`: by its minor number.
+
+        Source: k8s-dra-driver-gpu, cmd/gpu-kubelet-plugin/deviceinfo.go (CanonicalName), now and at bb72e603.
         """
         match = _CLAIMED.fullmatch(claim.device)
         device = self.by_minor.get(int(match[1])) if match else None
@@ -172,9 +175,15 @@ class _Places:
             return []
         if match[2] is None:
             return [(device.uuid, None)]
-        start = int(match[4])
-        same = [i for i in device.instances if i.profile.replace(".", "") == match[2]]
+        is_by_number = match[2].isdigit()
+        start = int(match[3] if is_by_number else match[4])
+        same = [i for i in device.instances if is_by_number or _as_claimed(i.profile) == match[2]]
         return [(device.uuid, i.id) for i in same if i.start in (None, start)]
+
+
+def _as_claimed(profile: str) -> str:
+    """ "1g.10gb+me" as the DRA driver writes it into a device's name: "1g10gb-me"."""
+    return re.sub("[^a-z0-9-]", "-", profile.lower().replace(".", "")).strip("-")
 
 
 def _allocation(holder: Holder, place: Key, resource: str, id_: str) -> Allocation:

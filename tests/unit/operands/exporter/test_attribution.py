@@ -22,7 +22,7 @@ from gpuready.operands.exporter.attribution import (
 )
 from gpuready.operands.exporter.settings import EXCLUSIVE, FIRST, NONE, POD_VIEWS, VIRTUAL_GPUS
 
-MIXED = [gpu(0), mig_gpu(1, gi1="1g.10gb", gi2="3g.40gb")]
+MIXED = [gpu(0), mig_gpu(1, gi1="1g.10gb", gi2="3g.40gb"), mig_gpu(2, gi1="1g.10gb+me", gi2="1g.10gb")]
 WHOLE = Entity(MIXED[0])
 
 
@@ -56,6 +56,9 @@ def rows(attribution: Attribution) -> list[tuple[str, str, int | None, str, str]
         pytest.param(held("a", "nvidia1/gi2/vgpu0"), ("a", "GPU-1", 2, "0", "shared"), id="a share of it"),
         pytest.param(claimed("a", "gpu-0"), ("a", "GPU-0", None, "", "dra"), id="a claim"),
         pytest.param(claimed("a", "gpu-1-mig-3g40gb-9-4"), ("a", "GPU-1", 2, "", "dra"), id="a claim of MIG"),
+        pytest.param(
+            claimed("a", "gpu-2-mig-1g10gb-me-20-0"), ("a", "GPU-2", 1, "", "dra"), id="with media engines"
+        ),
     ],
 )
 def test_every_kind_of_id_leads_to_its_gpu(each: Held, wanted) -> None:
@@ -101,6 +104,18 @@ def test_a_claim_names_the_instance_at_its_place_among_those_of_one_profile():
 
     assert rows(found) == [("a", "GPU-0", 2, "", "dra"), ("b", "GPU-0", 1, "", "dra")]
     assert [(each.holder.pod, each.reason) for each in found.unknown] == [("c", UNKNOWN_ID)]
+
+
+def test_older_drivers_name_an_instance_by_the_number_of_its_profile_and_its_place():
+    cut = mig_gpu(0, gi1="1g.10gb", gi2="2g.20gb")
+    first, second = (replace(each, start=start) for each, start in zip(cut.instances, (6, 4), strict=True))
+    claims = [claimed("a", "gpu-0-mig-14-4-2"), claimed("b", "gpu-0-mig-19-6-1")]
+
+    found = attribute(claims, [replace(cut, instances=(first, second))])
+
+    assert rows(found) == [("a", "GPU-0", 2, "", "dra"), ("b", "GPU-0", 1, "", "dra")]
+    [unknown] = attribute(claims[:1], [cut]).unknown  # nobody told where they lie
+    assert unknown.reason == AMBIGUOUS_CLAIM
 
 
 def test_other_peoples_devices_are_nobodys_business():

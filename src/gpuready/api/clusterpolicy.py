@@ -387,6 +387,18 @@ class ToolkitOptions(Base, frozen=True, kw_only=True):
     ] = 1
 
 
+class ExporterOptions(Base, frozen=True, kw_only=True):
+    source: Annotated[
+        str,
+        doc(
+            "Where the exporter takes DCGM's fields from: nvml; dcgm, and nothing where it has no value; "
+            "auto, DCGM and NVML in its place. Absent means nvml, or auto where dcgmExporter.env names an "
+            "engine.",
+            enum=("nvml", "dcgm", "auto"),
+        ),
+    ] = ""
+
+
 class GPUReadyOptions(Base, frozen=True, kw_only=True):
     """What gpuready adds to the original's fields."""
 
@@ -407,6 +419,7 @@ class GPUReadyOptions(Base, frozen=True, kw_only=True):
     toolkit: Annotated[ToolkitOptions, doc("How the container toolkit is rolled out.")] = block(
         ToolkitOptions
     )
+    exporter: Annotated[ExporterOptions, doc("How the metrics exporter works.")] = block(ExporterOptions)
     cert_config: Annotated[
         NamedConfig, doc("ConfigMap whose key ca-bundle.crt lists all CAs that every container trusts.")
     ] = block(NamedConfig)

@@ -145,7 +145,8 @@ def _without_dcgm(engine: Engine) -> Health | None:
 _MOST_LINES = 20
 _LOOK_AT_DRIVER = "see the driver link: gpuready doctor"
 _LOOK_AT_DCGM = (
-    "is nv-hostengine up and libdcgm.so.4 installed? GPUREADY_EXPORTER_SOURCE=nvml does without DCGM"
+    "is nv-hostengine up and libdcgm.so.4 installed? The source nvml does without DCGM "
+    "(spec.gpuready.exporter.source, GPUREADY_EXPORTER_SOURCE)"
 )
 _LOOK_AT_GPU = "look for XIDs of that GPU: gpuready doctor, dmesg; reset it or drain the node"
 

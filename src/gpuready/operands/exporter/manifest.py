@@ -76,6 +76,7 @@ def settings_of(policy: ClusterPolicy, counters: str = "") -> Settings:
         pod_label_allowlist=tuple(exporter.pod_label_allowlist_regex),
         hpc_job_dir=_jobs_directory(policy) if exporter.hpc_job_mapping.enabled else "",
         remote_engine=_engine(policy),
+        source=policy.spec.gpuready.exporter.source,
         gates_dir=names.GATES_DIR,
         records_dir=names.RECORDS_DIR,
     )
@@ -83,7 +84,8 @@ def settings_of(policy: ClusterPolicy, counters: str = "") -> Settings:
 
 def _engine(policy: ClusterPolicy) -> str:
     """The engine that the policy runs, where our exporter is told to ask DCGM; NVML is enough for it else."""
-    wanted = user_env(policy.spec.dcgm_exporter.env).get(SOURCE_VARIABLE, "")
+    by_env = user_env(policy.spec.dcgm_exporter.env).get(SOURCE_VARIABLE, "")
+    wanted = by_env or policy.spec.gpuready.exporter.source
     is_run = policy.spec.dcgm.enabled and images.is_named(policy, "dcgm")
     return ENGINE if is_run and wanted in (AUTO, DCGM) else ""
 

@@ -23,6 +23,7 @@ OPERAND = Operand(
         Flavour.OWN: {
             **ours_runs("dcgmExporter"),
             "dcgmExporter.hostPID": "our exporter always sees the node's process ids, to tell whose they are",
-        }
+        },
+        Flavour.ORIGINAL: {"gpuready.exporter": "NVIDIA's exporter asks DCGM and nothing else"},
     },
 )

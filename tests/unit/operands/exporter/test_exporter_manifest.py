@@ -236,9 +236,34 @@ NAMED = {"enabled": True, "repository": "example.com", "image": "dcgm", "version
         pytest.param(None, NAMED, "", id="nothing said"),
     ],
 )
-def test_the_exporter_asks_the_policys_engine_where_it_is_to_ask_dcgm(source, dcgm, engine):
-    rows = [{"name": "GPUREADY_EXPORTER_SOURCE", "value": source}] if source else []
-    active = read(raw(dcgm=dcgm, dcgmExporter={"enabled": True, "env": rows}))
+@pytest.mark.parametrize("place", ["spec.gpuready.exporter", "env"])
+def test_the_exporter_asks_the_policys_engine_where_it_is_to_ask_dcgm(source, dcgm, engine, place):
+    found = sourced(dcgm, **{"option" if place != "env" else "variable": source})
+
+    assert found.remote_engine == engine
+    assert found.source_in_use == (source or "nvml")
+
+
+def test_the_source_in_an_env_goes_before_the_policys_own_field():
+    found = sourced(NAMED, option="dcgm", variable="nvml")
+
+    assert (found.source_in_use, found.remote_engine) == ("nvml", "")
+
+
+def test_nvidias_exporter_is_not_told_a_source_and_the_policy_hears_so():
+    named = {"enabled": True, "repository": "example.com", "image": "exporter", "version": "1"}
+    active = read(raw(dcgmExporter=named, gpuready={"exporter": {"source": "nvml"}}))
     assert active.policy is not None, active.problems
     plan = plan_of(active, active.policy, ClusterView("gpu-operator", "gpuready:1"))
-    assert env(plan).get("DCGM_REMOTE_HOSTENGINE_INFO", "") == engine
+
+    assert "GPUREADY_EXPORTER_SOURCE" not in env(plan)
+    assert "spec.gpuready.exporter: NVIDIA's exporter asks DCGM and nothing else" in plan.without_effect
+
+
+def sourced(dcgm: dict[str, Any], option: str | None = None, variable: str | None = None) -> Settings:
+    """What the daemon reads of a policy that names the source in its own field or in an env."""
+    rows = [{"name": "GPUREADY_EXPORTER_SOURCE", "value": variable}] if variable else []
+    ours = {"exporter": {"source": option}} if option else {}
+    active = read(raw(dcgm=dcgm, dcgmExporter={"enabled": True, "env": rows}, gpuready=ours))
+    assert active.policy is not None, active.problems
+    return Settings.from_env(env(plan_of(active, active.policy, ClusterView("gpu-operator", "gpuready:1"))))

@@ -10,7 +10,7 @@ import pytest
 from gpuready import names
 from gpuready.api.policy import parse_policy
 from gpuready.controller.nodes.asked import Asked
-from gpuready.controller.nodes.loop import spec_of
+from gpuready.controller.nodes.spec import SpecInputs, spec_of
 from gpuready.kube.trimmed import Metadata, Node, NodeSpec, Taint
 from gpuready.operands.contract import REFERENCE_MISSING, Refusal
 
@@ -28,9 +28,11 @@ def told(held_back: dict[str, Refusal], *, runs: str = "", taints: Sequence[Tain
         Node(metadata=Metadata(name="g1", labels=labels), spec=NodeSpec(taints=list(taints))),
         Asked.of(policy, held_back),
         None,
-        source=None,
-        driver_pods=(),
-        find_daemonset=lambda name: daemonset if name in SETS.values() else None,
+        SpecInputs(
+            source=None,
+            driver_pods=(),
+            find_daemonset=lambda name: daemonset if name in SETS.values() else None,
+        ),
     )
 
 

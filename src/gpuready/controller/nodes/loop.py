@@ -7,35 +7,28 @@ GPUReady becomes Unknown.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gpuready import names
 from gpuready.api.clusterpolicy import ClusterPolicy
-from gpuready.chain.verdict import Link
 from gpuready.controller.caches import Caches
 from gpuready.controller.conditional import replacing
 from gpuready.controller.current import CurrentPolicy
 from gpuready.controller.echoes import Echoes
 from gpuready.controller.labelling.decision import has_gpu, is_gpu_node
-from gpuready.controller.labelling.loop import labels_to_be
 from gpuready.controller.loop import Loop
 from gpuready.controller.nodes import condition
-from gpuready.controller.nodes.asked import Asked, HeldBack, OperandAsked
-from gpuready.controller.nodes.desired import ConfigSource, Spec, desired_spec
-from gpuready.controller.nodes.driver_pod import config_of, driver_trouble
+from gpuready.controller.nodes.asked import Asked, HeldBack
+from gpuready.controller.nodes.desired import ConfigSource, Spec
+from gpuready.controller.nodes.driver_pod import config_of
 from gpuready.controller.nodes.grants import (
-    Grant,
-    RollOut,
-    asks,
-    granted_to,
-    holds_gpus,
     is_left_over,
-    request_of,
 )
-from gpuready.controller.nodes.kept_away import kept_away_from, tolerations_of
+from gpuready.controller.nodes.kept_away import tolerations_of
 from gpuready.controller.nodes.silence import silence_of
-from gpuready.controller.nodes.summary import DriverSummary, GPUNodeSummary
+from gpuready.controller.nodes.spec import SpecInputs, spec_of
+from gpuready.controller.nodes.summary import GPUNodeSummary
+from gpuready.controller.nodes.turns import Turns
 from gpuready.controller.nodes.uninstall import Uninstaller, new_gpu_node
 from gpuready.controller.rounds import Round
 from gpuready.kube.client import KubeClient
@@ -43,11 +36,8 @@ from gpuready.kube.errors import AlreadyExists, NotFound
 from gpuready.kube.pace import Pace
 from gpuready.kube.resources import GPU_NODES
 from gpuready.kube.trimmed import Node, Pod
-from gpuready.operands.device_plugin.manifest import DAEMONSET as PLUGIN_SET
-from gpuready.operands.toolkit.manifest import DAEMONSET as TOOLKIT_SET
 
 WORKERS = 8
-KEPT_AWAY = (("devicePlugin", PLUGIN_SET, "device-plugin"), ("toolkit", TOOLKIT_SET, "toolkit"))
 # An agent that restarts is back within this time; only a longer silence is worth a condition.
 SILENCE_S = 10.0
 
@@ -78,9 +68,7 @@ class NodesLoop(Loop):
         self._labels = labels or Round()
         self._labels.when_over(self._on_labels)
         self._waiting: set[str] = set()  # for the labels of all nodes
-        self._askers: set[str] = set()  # nodes with GPU workloads that ask for something
-        self._given: dict[str, str] = {}  # node -> id that was granted; no watch has brought it back yet
-        self._roll_out: tuple[ClusterPolicy, RollOut] | None = None
+        self._turns = Turns(caches, self.silence_of)
         self.uninstaller = uninstaller
         caches.nodes.add_handler(self._on_node)
         caches.gpu_nodes.add_handler(self._on_gpu_node)
@@ -93,8 +81,7 @@ class NodesLoop(Loop):
         self._echoes, self._silence_echoes = Echoes(), Echoes()
         self._silent_since.clear()
         self._waiting.clear()
-        self._given.clear()
-        self._roll_out = None
+        self._turns.begin()
         self.uninstaller.begin()
         self._all()
         for summary in self._caches.gpu_nodes.values():  # their nodes may be gone
@@ -155,53 +142,19 @@ class NodesLoop(Loop):
         self._pace.wrote(name)
 
     def _desired(self, node: Node, policy: ClusterPolicy, summary: GPUNodeSummary | None) -> Spec:
-        spec = spec_of(
-            node,
-            self._asked_by(policy),
-            summary,
+        inputs = SpecInputs(
             source=self._config_source(policy),
             driver_pods=self._caches.drivers_on(node.metadata.name),
             find_daemonset=lambda name: self._caches.find_owned("DaemonSet", self._caches.namespace, name),
-            grant=self._grant_for(node, policy, summary),
+            grant=self._turns.grant_for(node, policy, summary),
         )
+        spec = spec_of(node, self._asked_by(policy), summary, inputs)
         seen = self._caches.own_pods.synced and self._caches.owned["DaemonSet"].synced
         if summary is not None and not seen:
             # A driver's pod that we may not see says nothing new about its driver.
             spec["driver"].pop("trouble", None)
             spec["driver"] |= {k: v for k, v in summary.spec.get("driver", {}).items() if k == "trouble"}
         return spec
-
-    def _grant_for(self, node: Node, policy: ClusterPolicy, summary: GPUNodeSummary | None) -> Grant | None:
-        """None leaves what was granted. All nodes are looked at only where one asks."""
-        if summary is None or not asks(summary):
-            return Grant() if summary is not None and is_left_over(summary) else None
-        name = node.metadata.name
-        grant = self._roll_out_of(policy).grant_for(name)
-        is_new = grant.id == request_of(summary) and grant.id not in (
-            granted_to(summary),
-            self._given.get(name),
-        )
-        if is_new and holds_gpus(summary):
-            # Before its write is awaited: another node is judged meanwhile.
-            self._given[name] = grant.id
-            self._roll_out = None
-        return grant
-
-    def _roll_out_of(self, policy: ClusterPolicy) -> RollOut:
-        """Kept until something moves: as many nodes ask as there are, and each is told its place."""
-        if self._roll_out is None or self._roll_out[0] is not policy:
-            silent = {name: why for name in self._askers if (why := self._silence_on(name))}
-            nodes = ((name, self._caches.nodes.get(name)) for name in silent)
-            lost = {name: silent[name] for name, node in nodes if node and condition.is_unknown(node)}
-            limit = policy.spec.gpuready.toolkit.max_unavailable
-            summaries = self._caches.gpu_nodes.values()
-            found = RollOut(summaries, limit, given=self._given, lost=lost, absent=silent)
-            self._roll_out = policy, found
-        return self._roll_out[1]
-
-    def _silence_on(self, name: str) -> str:
-        node = self._caches.nodes.get(name)
-        return self.silence_of(node) if node else "its node is gone"
 
     def _asked_by(self, policy: ClusterPolicy) -> Asked:
         if self._asked is None or self._asked.policy is not policy:
@@ -283,7 +236,7 @@ class NodesLoop(Loop):
         if new is None or (old is not None and not _matters(old, new)):
             return
         self.queue.add(new.metadata.name)
-        if new.metadata.name in self._askers:
+        if new.metadata.name in self._turns.askers:
             self._next_turn()
 
     def _on_gpu_node(self, old: GPUNodeSummary | None, new: GPUNodeSummary | None) -> None:
@@ -301,32 +254,22 @@ class NodesLoop(Loop):
             self.queue.add(gone.metadata.name)
         if new is not None and is_left_over(new):
             self.queue.add(new.metadata.name)
-        self._follow_request(gone.metadata.name, new)
         if old is not None and new is not None and old.status.requests != new.status.requests:
             self.queue.add(new.metadata.name)
-        if _may_pass_a_grant_on(old, new):
+        if self._turns.follow(gone.metadata.name, old, new):
             self._next_turn()
 
-    def _follow_request(self, name: str, summary: GPUNodeSummary | None) -> None:
-        if summary is not None and asks(summary) and holds_gpus(summary):
-            self._askers.add(name)
-        else:
-            self._askers.discard(name)
-        if summary is None or granted_to(summary) == self._given.get(name) or not asks(summary):
-            self._given.pop(name, None)
-            self._roll_out = None
-
     def _next_turn(self) -> None:
-        self._roll_out = None
-        for name in self._askers:
+        self._turns.look_anew()
+        for name in self._turns.askers:
             self.queue.add(name)
 
     def _on_pod(self, old: Pod | None, new: Pod | None) -> None:
         for pod in (old, new):
             if pod is not None and pod.node_name:
                 self.queue.add(pod.node_name)
-                if pod.node_name in self._askers:
-                    self._roll_out = None  # its agent may have fallen silent, or speak again
+                if pod.node_name in self._turns.askers:
+                    self._turns.look_anew()  # its agent may have fallen silent, or speak again
 
     def _on_daemonset(self, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
         """Another way of installing the driver makes those outdated that run.
@@ -360,102 +303,6 @@ class NodesLoop(Loop):
     def _all(self) -> None:
         for node in self._caches.nodes.values():
             self.queue.add(node.metadata.name)
-
-
-def spec_of(
-    node: Node,
-    asked: Asked,
-    summary: GPUNodeSummary | None,
-    *,
-    source: ConfigSource | None,
-    driver_pods: Sequence[Pod],
-    find_daemonset: Callable[[str], Mapping[str, Any] | None],
-    grant: Grant | None = None,
-) -> Spec:
-    """GPUNode.spec of this node, from objects wherever they were read.
-
-    driver_pods      those on this node
-    find_daemonset   by name, in the operator's namespace
-    grant            of the node's request; None leaves what was granted
-    """
-    labels = labels_to_be(node, summary, asked.policy)
-    spec = _spec_of(node, asked, summary, labels, source, driver_pods, find_daemonset, grant)
-    for section, name, operand in KEPT_AWAY:
-        found = kept_away_from(node, operand, name, find_daemonset(name))
-        wish = spec.get(section) or {}
-        if found and (wish.get("enabled") or wish.get("original")):
-            spec[section] = {**wish, "keptAway": found}
-    return spec
-
-
-def _spec_of(
-    node: Node,
-    asked: Asked,
-    summary: GPUNodeSummary | None,
-    labels: Mapping[str, str],
-    source: ConfigSource | None,
-    driver_pods: Sequence[Pod],
-    find_daemonset: Callable[[str], Mapping[str, Any] | None],
-    grant: Grant | None,
-) -> Spec:
-    now = summary.spec if summary else {}
-    sets = {pod.metadata.labels.get("app", "") for pod in driver_pods}
-    trouble = driver_trouble(
-        node.metadata.name,
-        driver_pods,
-        summary.status.driver if summary else DriverSummary(),
-        version=asked.driver_version,
-        config=config_of(find_daemonset(sets.pop()) if len(sets) == 1 else None),
-        before=(now.get("driver") or {}).get("trouble"),
-    )
-    return desired_spec(
-        asked.policy,
-        labels,
-        source,
-        now,
-        driver_trouble=trouble,
-        plugin_refusal=asked.plugin.refusal,
-        runs_plugin=asked.plugin.runs_own(labels, is_there=_is_ours(find_daemonset(PLUGIN_SET))),
-        runs_original_plugin=asked.plugin.runs_original,
-        toolkit=toolkit_wish(
-            asked.toolkit,
-            asked.toolkit.runs_own(labels, is_there=_is_ours(find_daemonset(TOOLKIT_SET))),
-            now.get("toolkit") or {},
-            grant,
-        ),
-        writes_feature_labels=asked.feature_discovery.runs_own(
-            labels, is_there=bool((now.get("featureLabels") or {}).get("enabled"))
-        ),
-        writes_gates=not asked.validator.runs_original,
-    )
-
-
-def _is_ours(daemonset: Mapping[str, Any] | None) -> bool:
-    """The original's pods have the same names as ours, and their programs do not speak to our node agent."""
-    containers = daemonset["spec"]["template"]["spec"]["containers"] if daemonset else ()
-    return any((each.get("command") or [""])[0] == "gpuready" for each in containers)
-
-
-def toolkit_wish(
-    asked: OperandAsked, runs_own: bool, before: Mapping[str, Any], grant: Grant | None
-) -> Spec | None:
-    """None where no toolkit is to run, as long as none ran: a node without one is not written again."""
-    if asked.runs_original:
-        return {"enabled": False, "original": True}
-    if not runs_own:
-        return {"enabled": False} if before else None
-    given = grant or Grant(str(before.get("grant") or ""))
-    told = {"grant": given.id, "heldBy": given.held_by}
-    return {"enabled": True, "restart": "granted", **{key: value for key, value in told.items() if value}}
-
-
-def _may_pass_a_grant_on(old: GPUNodeSummary | None, new: GPUNodeSummary | None) -> bool:
-    """One asks, is done, has failed or is gone: somebody's turn may have come."""
-    before, after = (each.status if each else None for each in (old, new))
-    if (before.requests if before else ()) != (after.requests if after else ()):
-        return True
-    links = [each.find_link(Link.TOOLKIT) if each else None for each in (old, new)]
-    return links[0] != links[1]
 
 
 def _belongs_to(summary: GPUNodeSummary, node: Node) -> bool:

@@ -17,7 +17,7 @@ from gpuready.controller.labelling.decision import LabelFacts, decide, has_gpu, 
 from gpuready.controller.labelling.loop import facts_of, label_policy_of
 from gpuready.controller.nodes.asked import Asked
 from gpuready.controller.nodes.desired import ConfigSource, Spec
-from gpuready.controller.nodes.loop import spec_of
+from gpuready.controller.nodes.spec import SpecInputs, spec_of
 from gpuready.controller.nodes.summary import GPUNodeSummary
 from gpuready.gpu.feature_labels import PREFIX, primary_product, sharing_labels
 from gpuready.kube.trimmed import Node, Pod
@@ -104,14 +104,12 @@ def settled(
 def wish_of(
     node: Node, summary: GPUNodeSummary | None, around: Surroundings, find_daemonset: FindDaemonSet
 ) -> Spec:
-    return spec_of(
-        node,
-        around.asked,
-        summary,
+    inputs = SpecInputs(
         source=around.source,
         driver_pods=around.driver_pods.get(node.metadata.name, ()),
         find_daemonset=find_daemonset,
     )
+    return spec_of(node, around.asked, summary, inputs)
 
 
 def gpu_node_change(

@@ -51,6 +51,8 @@ KERNEL_LABEL = "feature.node.kubernetes.io/kernel-version.full"
 # --- annotations: the key=value pairs that each of our two writers put on a Node (JSON object) ----------
 CONTROLLER_LABELS_ANNOTATION = "gpuready.dev/controller-labels"
 AGENT_LABELS_ANNOTATION = "gpuready.dev/agent-labels"
+# On the operator's namespace: what each label that it wrote there said before (JSON; null = not there).
+NAMESPACE_LABELS_ANNOTATION = "gpuready.dev/namespace-labels"
 # On every object that the policy controller applies.
 DIGEST_ANNOTATION = "gpuready.dev/digest"
 OWNER_LABEL = "gpuready.dev/policy"

@@ -10,9 +10,8 @@ import pytest
 import yaml
 from tests.unit.charts.chart import CHART, ROOT, needs_helm, only, rendered
 
-from gpuready.api.policy import find_problems, parse_policy
+from gpuready.api.policy import find_problems
 from gpuready.commands import gpuready
-from gpuready.controller.policy.namespace import missing_labels
 from gpuready.tools.images import images_of
 
 GUIDE = (ROOT / "docs/guides/install.md").read_text()
@@ -70,12 +69,6 @@ def test_every_command_that_the_guide_types_exists() -> None:
 def test_every_file_that_the_guide_names_is_there() -> None:
     files = set(re.findall(r"\b((?:examples|tests|charts)/[\w./-]+)", GUIDE))
     assert {name for name in files if not (ROOT / name.rstrip(".")).exists()} == set()
-
-
-def test_the_guide_takes_away_every_label_that_stays_on_the_namespace() -> None:
-    written = missing_labels(parse_policy({"spec": {"psa": {"enabled": True}}}), {})
-    [command] = re.findall(r"kubectl label namespace \S+ ((?:\S+-\s+\\?\s*)+)\n", GUIDE)
-    assert set(command.replace("\\", " ").split()) == {f"{label}-" for label in written}
 
 
 def _is_there(values: Any, path: list[str]) -> bool:

@@ -245,3 +245,17 @@ async def test_a_clock_that_jumps_an_hour_writes_nothing(hours: int, monkeypatch
         await passes(made)
 
     assert "patch clusterpolicies p" not in api.sent
+
+
+async def test_what_is_no_longer_wanted_and_cannot_be_deleted_is_told():
+    left = agent_daemonset()
+    left["metadata"] |= {"name": "nvidia-dcgm", "labels": {names.OPERAND_LABEL: "dcgm"}}
+    api = FakeApi(clusterpolicies=[policy()], daemonsets=[left])
+    api.refuse["nvidia-dcgm"] = error_of(403, {"message": "cannot delete it"})
+
+    async with blind_controller(api) as made:
+        await passes(made)
+
+    said = error_of_status(api)
+    assert said["reason"] == "ReconcileFailed"
+    assert "DaemonSet/nvidia-dcgm: cannot delete it" in said["message"]

@@ -11,7 +11,7 @@ from tests.unit.operands.original.recorded import NAMES, documents, policy_of
 from gpuready.api.policy import parse_policy
 from gpuready.controller.labelling.decision import LabelFacts, decide
 from gpuready.controller.labelling.loop import label_policy_of
-from gpuready.controller.policy.namespace import missing_labels
+from gpuready.controller.policy.namespace import labelled
 from gpuready.yaml_text import parse_yaml
 
 # Of the driver's upgrade, which is another loop's.
@@ -50,4 +50,5 @@ def test_every_node_gets_the_labels_that_the_original_gave_it(record: str) -> No
 @pytest.mark.parametrize("record", NAMES)
 def test_the_namespace_gets_the_labels_that_the_original_gave_it(record: str) -> None:
     theirs = (outcome(record).get("namespaceLabels") or {}).get("added") or {}
-    assert missing_labels(parse_policy(policy_of(record)), {}) == theirs
+    patch = labelled(parse_policy(policy_of(record)), {}) or {}
+    assert patch.get("labels", {}) == theirs

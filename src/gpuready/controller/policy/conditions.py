@@ -47,6 +47,7 @@ def _ready_and_error(
     failed = [_text(row) for row in waiting if row["reason"] == "ApplyFailed"]
     ours = f"/{seen.agent_name}"
     failed += [f"node agent: {why}" for key, why in seen.failures.items() if key.endswith(ours)]
+    failed += [f"{key}: {why}" for key, why in _of_no_operand(plan, seen).items()]
     failed += seen.troubles
     if failed:
         ours_to_mend = any(INTERNAL in text for text in failed)
@@ -78,6 +79,14 @@ def _ready_and_error(
     if missing := [row["name"] for row in operands if row["state"] == NOT_IMPLEMENTED]:
         text += f"; not installed by this version: {', '.join(missing)}"
     return _ready("Reconciled", f"{text}; {_joined(remarks)}" if remarks else text)
+
+
+def _of_no_operand(plan: Plan | None, seen: Observed) -> dict[str, str]:
+    """What was to go and did not, and what is nobody's object: no row tells of it."""
+    rows = [each.objects for each in plan.operands if each.enabled] if plan else []
+    told = {f"{obj['kind']}/{obj['metadata']['name']}" for objects in rows for obj in objects}
+    ours = f"/{seen.agent_name}"
+    return {key: why for key, why in seen.failures.items() if key not in told and not key.endswith(ours)}
 
 
 def _still_hidden(active: ActivePolicy, seen: Observed) -> list[NodeView]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -24,7 +24,7 @@ from gpuready.controller.nodes.summary import GPUNodeSummary
 from gpuready.controller.policy import pruning
 from gpuready.controller.policy.active import ActivePolicy
 from gpuready.controller.policy.left_behind import left_behind
-from gpuready.controller.policy.namespace import missing_labels
+from gpuready.controller.policy.namespace import Patch, given_back, labelled
 from gpuready.controller.policy.node_views import NodeViews
 from gpuready.controller.policy.objects import Failures, Objects
 from gpuready.controller.policy.observed import Observed
@@ -160,8 +160,9 @@ class PolicyLoop(Loop):
 
     async def _bring_about(self, plan: Plan, policy: ClusterPolicy) -> Failures:
         """Every write that a text of the policy leads to."""
+        found = await self._change_namespace(lambda meta: labelled(policy, meta), "spec.psa.enabled")
         failures = await self._objects.apply(plan)
-        failures.update(await self._label_namespace(policy))
+        failures.update(found)
         surplus = pruning.surplus(self._caches.all_owned(), plan.keys, plan.refused)
         failures.update(await self._objects.delete(surplus))
         failures.update(await self._remove_left_behind(policy, plan))
@@ -241,9 +242,11 @@ class PolicyLoop(Loop):
     async def _remove_everything(self) -> None:
         """No policy: the operands' objects at once, the node agent when every node is clean."""
         keep_agent = not self._nodes.uninstaller.is_clean()
-        failures = await self._objects.delete(
-            pruning.leftovers(self._caches.all_owned(), keep_agent=keep_agent)
-        )
+        failures: Failures = {}
+        if not keep_agent:  # before the agent goes, for which whoever uninstalls waits
+            failures.update(await self._change_namespace(given_back, "no policy is left"))
+        leftovers = pruning.leftovers(self._caches.all_owned(), keep_agent=keep_agent)
+        failures.update(await self._objects.delete(leftovers))
         hidden = {kind: exc for kind in self._caches.owned if (exc := self._objects.hidden(kind))}
         self._worth_telling(failures | hidden)  # there is no status to tell it: the log does
         self._come_again(failures)
@@ -262,20 +265,25 @@ class PolicyLoop(Loop):
         found = left_behind(originals, uids, policy, self._view(), plan)
         return await self._objects.delete([obj for _, obj in found])
 
-    async def _label_namespace(self, policy: ClusterPolicy) -> Failures:
+    async def _change_namespace(
+        self, change: Callable[[Mapping[str, Any]], Patch | None], reason: str
+    ) -> Failures:
         """Not an object of ours: it is never pruned, and nothing else of it is touched."""
         name = self._caches.namespace
         found = self._caches.own_namespace.get(name)
-        labels = missing_labels(policy, (found or {}).get("metadata", {}).get("labels") or {})
-        if found is None or not labels:
+        patch = change(found["metadata"]) if found else None
+        if patch is None:
             return {}
         try:
-            await self._client.merge_patch(NAMESPACES, name, {"metadata": {"labels": labels}})
+            await self._client.merge_patch(NAMESPACES, name, {"metadata": patch})
+        except NotFound:
+            return {}  # gone meanwhile
         except Away:
             raise
         except ApiError as exc:
             return {f"Namespace/{name}": exc}
-        self._log.info("namespace labelled", name=name, changed=sorted(labels), reason="spec.psa.enabled")
+        changed = sorted(patch.get("labels", {}))
+        self._log.info("namespace labelled", name=name, changed=changed, reason=reason)
         return {}
 
     # --- report ------------------------------------------------------------------------------------------

@@ -1,22 +1,59 @@
 """Labels of the operator's own namespace: that privileged pods may run there. Pure.
 
 As in the original, what has been set stays when `spec.psa.enabled` is taken back: pods that run may need it.
+When no policy is left it goes: a key that still holds our value gets back what it held before.
 
 Source: gpu-operator v26.3.3, controllers/state_manager.go (setPodSecurityLabelsForNamespace).
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from typing import Any
 
+from gpuready import names
 from gpuready.api.clusterpolicy import ClusterPolicy
 
 _PREFIX = "pod-security.kubernetes.io/"
-_PRIVILEGED = {f"{_PREFIX}{mode}": "privileged" for mode in ("enforce", "audit", "warn")}
+_VALUE = "privileged"
+_KEYS = tuple(f"{_PREFIX}{mode}" for mode in ("enforce", "audit", "warn"))
+
+Metadata = Mapping[str, Any]
+Patch = dict[str, dict[str, str | None]]  # what to merge into the namespace's metadata
 
 
-def missing_labels(policy: ClusterPolicy, labels: Mapping[str, str]) -> dict[str, str]:
-    """What to write on the namespace; empty when there is nothing to write."""
+def labelled(policy: ClusterPolicy, metadata: Metadata) -> Patch | None:
+    """What to write on the namespace; None when there is nothing to write."""
     if not policy.spec.psa.enabled:
+        return None
+    labels = metadata.get("labels") or {}
+    missing = [key for key in _KEYS if labels.get(key) != _VALUE]
+    if not missing:
+        return None
+    noted = _noted(metadata) | {key: labels.get(key) for key in missing}
+    text = json.dumps(noted, sort_keys=True, separators=(",", ":"))
+    return {
+        "labels": dict.fromkeys(missing, _VALUE),
+        "annotations": {names.NAMESPACE_LABELS_ANNOTATION: text},
+    }
+
+
+def given_back(metadata: Metadata) -> Patch | None:
+    """What takes away whatever `labelled` has written and nobody has changed since; None for nothing."""
+    if names.NAMESPACE_LABELS_ANNOTATION not in (metadata.get("annotations") or {}):
+        return None
+    labels = metadata.get("labels") or {}
+    before = {key: value for key, value in _noted(metadata).items() if labels.get(key) == _VALUE}
+    note: dict[str, str | None] = {names.NAMESPACE_LABELS_ANNOTATION: None}
+    return {**({"labels": before} if before else {}), "annotations": note}
+
+
+def _noted(metadata: Metadata) -> dict[str, str | None]:
+    """Empty where it was spoiled: what we cannot be sure to have written is not ours."""
+    try:
+        row = json.loads((metadata.get("annotations") or {}).get(names.NAMESPACE_LABELS_ANNOTATION, ""))
+    except (ValueError, RecursionError):
         return {}
-    return {key: value for key, value in _PRIVILEGED.items() if labels.get(key) != value}
+    found = row if isinstance(row, dict) else {}
+    return {key: value for key, value in found.items() if key in _KEYS and isinstance(value, str | None)}

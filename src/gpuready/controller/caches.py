@@ -45,7 +45,7 @@ def operand_of(pod: Pod) -> str:
     return pod.metadata.labels.get(names.OPERAND_LABEL, "")
 
 
-def _decode_own_pod(raw: bytes) -> Pod:
+def decode_own_pod(raw: bytes) -> Pod:
     """Only what a verdict needs: there are as many of these as nodes, and more."""
     pod = decode_pod(raw)
     meta = pod.metadata
@@ -59,6 +59,7 @@ def _decode_own_pod(raw: bytes) -> Pod:
         conditions=[ready] if ready else [],
         containers=pod.containers,
         init_containers=pod.init_containers,
+        controller=pod.controller,
     )
 
 
@@ -147,7 +148,7 @@ class Caches:
             resources.PODS,
             namespace=namespace,
             label_selector=f"{names.OPERAND_LABEL} in ({AGENT},{DRIVER})",
-            decode=_decode_own_pod,
+            decode=decode_own_pod,
             contact=contact,
         )
         own_pods.add_index(_BY_NODE, lambda pod: [f"{operand_of(pod)}/{pod.node_name}"])

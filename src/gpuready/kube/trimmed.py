@@ -51,6 +51,9 @@ class Metadata(msgspec.Struct, rename="camel"):
         """uid of the object that controls this one, "" for none."""
         return next((ref.uid for ref in self.owner_references if ref.controller), "")
 
+    def controller_name(self) -> str:
+        return next((ref.name for ref in self.owner_references if ref.controller), "")
+
 
 class Condition(msgspec.Struct, gc=False, rename="camel"):
     type: str = ""
@@ -153,6 +156,7 @@ class Pod(msgspec.Struct):
     init_containers: list[ContainerStatus] = []
     pod_ip: str = ""
     service_account: str = ""
+    controller: str = ""  # name of the object that controls it
 
     def condition(self, type_: str) -> Condition | None:
         return find_condition(self.conditions, type_)
@@ -270,6 +274,7 @@ def decode_pod(raw: bytes) -> Pod:
         init_containers=[_container_status(each) for each in wire.status.init_container_statuses],
         pod_ip=wire.status.pod_ip,
         service_account=shared(wire.spec.service_account_name),
+        controller=shared(wire.metadata.controller_name()),
     )
 
 

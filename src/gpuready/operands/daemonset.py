@@ -74,6 +74,7 @@ def kubelet_path(policy: ClusterPolicy, name: str) -> str:
 class DaemonSetShape:
     """The parts in which our DaemonSets differ.
 
+    app              the label `app`; "" = the name
     selector         labels beside `app` by which the DaemonSet finds its pods
     annotations      of the DaemonSet; pod_annotations: of its pods
     mounts_token     None leaves it to the account
@@ -85,6 +86,7 @@ class DaemonSetShape:
     containers: Sequence[KubeObject]
     node_selector: Mapping[str, str]
     service_account: str
+    app: str = ""
     volumes: Sequence[KubeObject] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     tolerations: Sequence[KubeObject] = (GPU_TOLERATION,)
@@ -106,7 +108,7 @@ def daemonset(shape: DaemonSetShape, policy: ClusterPolicy, view: ClusterView) -
     Source: gpu-operator v26.3.3, controllers/object_controls.go:728 (order and meaning of the transforms).
     """
     block = policy.spec.daemonsets
-    selector = {"app": shape.name, **shape.selector}
+    selector = {"app": shape.app or shape.name, **shape.selector}
     template_labels = {**selector, names.OPERAND_LABEL: shape.operand, **shape.labels}
     extra_labels = {k: v for k, v in block.labels.items() if _is_free(k) and k not in template_labels}
     pod: KubeObject = {
@@ -210,7 +212,12 @@ def _is_free(key: str) -> bool:
 
 def _metadata(shape: DaemonSetShape, policy: ClusterPolicy, view: ClusterView) -> KubeObject:
     block = policy.spec.daemonsets
-    labels = {"app": shape.name, names.OPERAND_LABEL: shape.operand, **shape.labels, **block.labels}
+    labels = {
+        "app": shape.app or shape.name,
+        names.OPERAND_LABEL: shape.operand,
+        **shape.labels,
+        **block.labels,
+    }
     metadata: KubeObject = {"name": shape.name, "namespace": view.namespace, "labels": labels}
     if annotations := {**shape.annotations, **block.annotations}:
         metadata["annotations"] = annotations

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from gpuready import names
 from gpuready.api.policy import parse_policy
-from gpuready.controller.nodes.driver_pod import asked_version, driver_trouble
+from gpuready.controller.caches import decode_own_pod
+from gpuready.controller.nodes.driver_pod import asked_version, config_for, driver_trouble
 from gpuready.controller.nodes.summary import DriverSummary
 from gpuready.kube.trimmed import Condition, ContainerStatus, Metadata, Pod
 
@@ -141,3 +143,18 @@ def test_the_text_stays_while_the_container_is_only_being_tried_anew() -> None:
 )
 def test_the_version_that_a_policy_asks_for(driver: dict[str, Any], version: str) -> None:
     assert asked_version(parse_policy({"metadata": {"name": "p"}, "spec": {"driver": driver}})) == version
+
+
+def test_a_precompiled_drivers_pods_are_compared_with_the_daemonset_of_their_kernel():
+    """All kernels share the label `app`, as in the original; who owns the pod says which one it is."""
+    sets = {
+        f"nvidia-driver-daemonset-{kernel}": {
+            "spec": {"template": {"metadata": {"labels": {names.DRIVER_CONFIG_LABEL: f"config-of-{kernel}"}}}}
+        }
+        for kernel in ("5.15.0", "6.8.0")
+    }
+    owner = {"kind": "DaemonSet", "name": "nvidia-driver-daemonset-6.8.0", "uid": "u", "controller": True}
+    meta = {"name": "p", "labels": {"app": "nvidia-driver-daemonset"}, "ownerReferences": [owner]}
+    pod = decode_own_pod(json.dumps({"metadata": meta}).encode())
+    assert config_for([pod], sets.get) == "config-of-6.8.0"
+    assert config_for([], sets.get) == ""

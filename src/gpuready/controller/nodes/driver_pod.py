@@ -9,7 +9,7 @@ Texts are the same at every look while nothing changes, however often a containe
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from gpuready import names
@@ -39,6 +39,12 @@ def config_of(daemonset: Mapping[str, Any] | None) -> str:
     """What of a driver DaemonSet decides how its pods install the driver, as a digest; "" = not known."""
     labels = (daemonset or {}).get("spec", {}).get("template", {}).get("metadata", {}).get("labels", {})
     return str(labels.get(names.DRIVER_CONFIG_LABEL) or "")
+
+
+def config_for(pods: Iterable[Pod], find_daemonset: Callable[[str], Mapping[str, Any] | None]) -> str:
+    """The same for these pods: of the DaemonSet that controls them, whatever labels it shares with others."""
+    sets = {pod.controller for pod in pods}
+    return config_of(find_daemonset(sets.pop()) if len(sets) == 1 else None)
 
 
 def driver_trouble(

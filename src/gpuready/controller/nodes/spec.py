@@ -9,7 +9,7 @@ from typing import Any
 from gpuready.controller.labelling.loop import labels_to_be
 from gpuready.controller.nodes.asked import Asked, OperandAsked
 from gpuready.controller.nodes.desired import ConfigSource, Spec, desired_spec
-from gpuready.controller.nodes.driver_pod import config_of, driver_trouble
+from gpuready.controller.nodes.driver_pod import config_for, driver_trouble
 from gpuready.controller.nodes.grants import Grant
 from gpuready.controller.nodes.kept_away import kept_away_from
 from gpuready.controller.nodes.summary import DriverSummary, GPUNodeSummary
@@ -71,13 +71,12 @@ def spec_of(node: Node, asked: Asked, summary: GPUNodeSummary | None, inputs: Sp
 def _driver_trouble(
     node: Node, asked: Asked, summary: GPUNodeSummary | None, inputs: SpecInputs
 ) -> Spec | None:
-    sets = {pod.metadata.labels.get("app", "") for pod in inputs.driver_pods}
     return driver_trouble(
         node.metadata.name,
         inputs.driver_pods,
         summary.status.driver if summary else DriverSummary(),
         version=asked.driver_version,
-        config=config_of(inputs.find_daemonset(sets.pop()) if len(sets) == 1 else None),
+        config=config_for(inputs.driver_pods, inputs.find_daemonset),
         before=((summary.spec if summary else {}).get("driver") or {}).get("trouble"),
     )
 

@@ -24,7 +24,7 @@ from gpuready.operands.daemonset import (
 from gpuready.operands.driver import host_files, startup_probe
 from gpuready.operands.driver.digest import config_digest, told
 from gpuready.operands.driver.host_files import Files
-from gpuready.operands.driver.pools import Pool, name_of, pools_of
+from gpuready.operands.driver.pools import Pool, app_of, name_of, pools_of
 
 ACCOUNT = "nvidia-driver"
 POOL_LABEL = "nvidia.com/node.os-version"
@@ -50,6 +50,7 @@ def _daemonset(policy: ClusterPolicy, view: ClusterView, pool: Pool, name: str) 
     digest = config_digest([container], volumes)
     shape = DaemonSetShape(
         name=name,
+        app=app_of(pool, name),
         operand="driver",
         containers=[told(digest, container)],
         node_selector={names.DEPLOY_DRIVER: "true", **pool.selector},

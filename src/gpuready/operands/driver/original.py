@@ -17,7 +17,7 @@ from gpuready.operands.driver import host_files, sidecars, startup_probe
 from gpuready.operands.driver.digest import config_digest, told
 from gpuready.operands.driver.host_files import Files
 from gpuready.operands.driver.manifest import POOL_LABEL, one_driver_per_node
-from gpuready.operands.driver.pools import BASE_NAME, Pool, name_of, pools_of
+from gpuready.operands.driver.pools import BASE_NAME, Pool, app_of, name_of, pools_of
 from gpuready.operands.original.access import READ, USE_PRIVILEGED, account, rule
 from gpuready.operands.original.containers import (
     DIRECTORY,
@@ -68,6 +68,7 @@ def _daemonset(policy: ClusterPolicy, view: ClusterView, pool: Pool, name: str) 
     digest = config_digest(containers, volumes)
     pod = Pod(
         name=name,
+        app=app_of(pool, name),
         operand="driver",
         account=ACCOUNT,
         scc="nvidia-driver",
@@ -92,7 +93,7 @@ def _daemonset(policy: ClusterPolicy, view: ClusterView, pool: Pool, name: str) 
 
 def _image_blocks(policy: ClusterPolicy) -> list[ImageRef]:
     side_cars = [block for block in (policy.spec.gds, policy.spec.gdrcopy) if block.enabled]
-    return [policy.spec.driver, policy.spec.driver.manager, *side_cars]
+    return [policy.spec.driver.manager, policy.spec.driver, *side_cars]
 
 
 _RUN_NVIDIA = mount("run-nvidia", "/run/nvidia", propagation=BIDIRECTIONAL)

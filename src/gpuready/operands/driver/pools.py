@@ -72,6 +72,14 @@ def name_of(pool: Pool, pools: list[Pool], view: ClusterView) -> str:
     return _cut(f"{BASE_NAME}-{pool.os_tag}")
 
 
+def app_of(pool: Pool, name: str) -> str:
+    """The label `app` of a pool's pods, which their DaemonSet selects them by and nobody can change later.
+
+    name   of the DaemonSet. All kernels of a precompiled driver share one, as in the original.
+    """
+    return BASE_NAME if pool.kernel else name
+
+
 def _cut(name: str) -> str:
     return re.sub(r"[^a-z0-9.-]", "-", name.lower())[:63].rstrip("-.")
 

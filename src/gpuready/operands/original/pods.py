@@ -16,6 +16,7 @@ from gpuready.operands.original import gpu_access
 class Pod:
     """The parts in which the originals' DaemonSets differ.
 
+    app            the label `app`; "" = the name
     images         blocks of the policy whose pull secrets the pod needs
     labels         beside `app`, on DaemonSet and pod, and in the selector
     marks          beside `app`, on DaemonSet and pod, not in the selector
@@ -30,6 +31,7 @@ class Pod:
     account: str
     node_selector: Mapping[str, str]
     containers: Sequence[KubeObject]
+    app: str = ""
     init_containers: Sequence[KubeObject] = ()
     volumes: Sequence[KubeObject] = ()
     images: Sequence[ImageRef] = ()
@@ -48,6 +50,7 @@ def daemonset(pod: Pod, policy: ClusterPolicy, view: ClusterView) -> KubeObject:
     root = _host_root_env(pod, policy)
     shape = shared.DaemonSetShape(
         name=pod.name,
+        app=pod.app,
         operand=pod.operand,
         containers=[_with(root, each) for each in pod.containers],
         init_containers=[_with(root, each) for each in pod.init_containers],

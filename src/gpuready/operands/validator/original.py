@@ -109,7 +109,7 @@ def _validation(
 
 
 def _strategy(policy: ClusterPolicy) -> dict[str, str]:
-    return {"MIG_STRATEGY": policy.spec.mig.strategy} if policy.spec.mig.strategy else {}
+    return {"MIG_STRATEGY": policy.spec.mig.strategy}
 
 
 def _workload_env(policy: ClusterPolicy, view: ClusterView) -> Env:

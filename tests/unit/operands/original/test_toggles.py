@@ -229,6 +229,10 @@ def test_a_precompiled_driver_comes_in_one_daemonset_for_each_kernel() -> None:
     }
     one = kinds(plan, "DaemonSet")[f"{DRIVER}-5.14.0-427.el9-rhel9.4"]
     assert one["metadata"]["labels"]["nvidia.com/precompiled"] == "true"
+    for daemonset in (one, kinds(plan, "DaemonSet")[f"{DRIVER}-5.15.0-116-generic-ubuntu22.04"]):
+        # A selector never changes: another one could not be applied over the original's objects.
+        assert daemonset["spec"]["selector"]["matchLabels"] == {"app": DRIVER}
+        assert daemonset["spec"]["template"]["metadata"]["labels"]["app"] == DRIVER
     selector = one["spec"]["template"]["spec"]["nodeSelector"]
     assert selector[names.KERNEL_LABEL] == "5.14.0-427.el9.x86_64"
 
@@ -308,6 +312,13 @@ def test_a_guests_licence_is_mounted_with_the_token_of_its_server() -> None:
     assert shown["/etc/nvidia/nvidia-topologyd.conf"] == "topology-config"
     volumes = {each["name"]: each for each in template(plan, DRIVER)["spec"]["volumes"]}
     assert volumes["licensing-config"]["secret"]["secretName"] == "licence"
+
+
+def test_pull_secrets_are_listed_as_the_original_lists_them() -> None:
+    driver = {"imagePullSecrets": ["of-driver", "both"], "manager": {"imagePullSecrets": ["both", "manager"]}}
+    plan = planned(driver=driver, gds={**IMAGE, "enabled": True, "imagePullSecrets": ["of-gds"]})
+    secrets = [each["name"] for each in template(plan, DRIVER)["spec"]["imagePullSecrets"]]
+    assert secrets == ["both", "manager", "of-driver", "of-gds"]
 
 
 def test_kernel_module_parameters_reach_peer_memory_too() -> None:

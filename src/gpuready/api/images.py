@@ -132,9 +132,13 @@ def block_of(policy: ClusterPolicy, component: str) -> ImageRef:
 
 
 def _reference(asked: ImageRef, release: Release) -> str:
-    """`repository/image:version`, with what is missing taken from the release."""
+    """`repository/image:version`, with what is missing taken from the release.
+
+    An image that stands alone, by another name than the release's, is the whole reference as in the original.
+    """
     image = asked.image or release.image
-    if not asked.repository and _is_whole(image):
+    alone = not asked.repository and not asked.version and image != release.image
+    if alone or (not asked.repository and _is_whole(image)):
         return image
     repository = asked.repository or ("" if "/" in image else release.repository)
     version = asked.version or release.version

@@ -28,6 +28,13 @@ DIGEST = "sha256:" + "a" * 64
             id="a digest",
         ),
         pytest.param({"image": "r.example/plugin:v1"}, "r.example/plugin:v1", id="the whole reference"),
+        pytest.param({"image": "r.example/x/plugin"}, "r.example/x/plugin", id="the whole, without a tag"),
+        pytest.param({"image": "plugin"}, "plugin", id="an image that lies on the nodes"),
+        pytest.param(
+            {"image": "k8s-device-plugin"},
+            "nvcr.io/nvidia/k8s-device-plugin:v0.19.3",
+            id="the release's image",
+        ),
         pytest.param(
             {"repository": "r.example/x"},
             "r.example/x/k8s-device-plugin:v0.19.3",

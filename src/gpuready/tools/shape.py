@@ -27,7 +27,16 @@ _PLACEMENT = {
     "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": _TERMS}},
     "tolerations": [_TOLERATION],
 }
-_CONDITIONS = [{"type": str, "status": str, "reason": str, "message": str}]
+_CONDITIONS = [
+    {
+        "type": str,
+        "status": str,
+        "reason": str,
+        "message": str,
+        "lastHeartbeatTime": str,
+        "lastTransitionTime": str,
+    }
+]
 _CONTAINERS = [{"name": str, "restartPolicy": str, "resources": {"limits": {}, "requests": {}}}]
 _CONTAINER_STATE = {
     "waiting": {"reason": str, "message": str},

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from gpuready import names
 from gpuready.commands import run
 from gpuready.tools.images import images_of
 from gpuready.tools.render import rendered
+from gpuready.tools.unlabelled import without_gpus
 
 POLICY = """
 apiVersion: nvidia.com/v1
@@ -92,6 +95,53 @@ def test_an_operating_system_that_nobody_knows_leads_to_no_driver_image() -> Non
     pulled, remarks = images_of(POLICY, unlabelled("Garden Linux 1592"))
     assert [each.image for each in pulled if "/driver:" in each.image] == []
     assert any("driver is left out" in remark for remark in remarks)
+
+
+NOTED = {names.AGENT_LABELS_ANNOTATION: "{}"}
+HEARD, BEFORE, JUST = "2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z", "2026-01-01T23:58:00Z"
+
+
+def machine(
+    name: str,
+    *,
+    ready: str = "True",
+    since: str = BEFORE,
+    os: str = "linux",
+    labels: Any = (),
+    notes: Any = (),
+) -> dict[str, Any]:
+    row = {"type": "Ready", "status": ready, "lastTransitionTime": since, "lastHeartbeatTime": HEARD}
+    return {
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": {"kubernetes.io/os": os, **dict(labels)},
+            "annotations": dict(notes),
+        },
+        "status": {"conditions": [row], "nodeInfo": {"osImage": "Debian GNU/Linux 12 (bookworm)"}},
+    }
+
+
+GPU_NODE = machine("gpu", labels={"feature.node.kubernetes.io/pci-10de.present": "true"}, notes=NOTED)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "bare"),
+    [
+        pytest.param([GPU_NODE, machine("cpu")], {"cpu"}, id="the agent runs, and has labelled others only"),
+        pytest.param([GPU_NODE, machine("new", since=JUST)], set(), id="a node that has just come"),
+        pytest.param([GPU_NODE, machine("down", ready="Unknown")], set(), id="a node that is not heard"),
+        pytest.param([machine("cpu")], set(), id="nobody of ours was there yet"),
+        pytest.param([machine("win", os="windows")], {"win"}, id="no Linux"),
+        pytest.param([GPU_NODE], set(), id="one with GPUs"),
+    ],
+)
+def test_a_node_that_the_agent_left_without_a_label_has_no_gpu(nodes: Any, bare: set[str]) -> None:
+    assert without_gpus(nodes) == bare
+    pulled, remarks = images_of(POLICY, yaml.safe_dump({"items": nodes}))
+    drivers = {each.image for each in pulled if "/driver:" in each.image}
+    assert (f"{DRIVER}-debian12" in drivers) == bool(len(nodes) - len(bare) - (GPU_NODE in nodes))
+    assert any("1 node without GPUs" in remark for remark in remarks) == bool(bare)
 
 
 def test_our_own_image_is_listed_once_with_all_who_run_it() -> None:

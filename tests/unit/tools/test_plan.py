@@ -127,6 +127,20 @@ EXPECTED = [
 ]
 
 
+def test_a_node_that_the_agent_has_left_alone_is_no_unseen_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labelled = NODES.replace(
+        "    name: gpu-1", '    name: gpu-1\n    annotations: {gpuready.dev/agent-labels: "{}"}'
+    )
+    ready = "{type: Ready, status: 'True', lastTransitionTime: '2026-01-01T00:00:00Z', lastHeartbeatTime: '"
+    heard = f"  status: {{conditions: [{ready}2026-01-02T00:00:00Z'}}]}}\n"
+
+    main(files(tmp_path, policy(), labelled + heard))
+
+    assert "nobody may have looked" not in capsys.readouterr().out
+
+
 def test_json_has_the_same_facts_under_the_names_of_the_api(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -454,19 +468,41 @@ async def test_the_operators_own_image_is_the_one_of_its_deployment() -> None:
     assert (await looks.gather(Lists(), "gpu-operator", "asked:1")).image == "asked:1"  # type: ignore[arg-type]
 
 
+async def test_what_only_says_more_may_be_kept_from_whoever_plans() -> None:
+    revisions = [
+        {
+            "metadata": {"labels": {"controller-revision-hash": text}, "ownerReferences": [{"name": PLUGIN}]},
+            "revision": number,
+        }
+        for number, text in ((9, "nine"), (10, "ten"), (1, "one"))
+    ]
+
+    seen = await looks.gather(Lists(controllerrevisions=revisions), "gpu-operator")  # type: ignore[arg-type]
+    assert seen.revisions == {PLUGIN: "ten"}
+    kept = Lists(forbidden=("leases", "namespaces", "controllerrevisions", "secrets"))
+    seen = await looks.gather(kept, "gpu-operator")  # type: ignore[arg-type]
+    assert (seen.lease, seen.own_namespace, seen.revisions) == (None, None, {})
+
+
 class Lists:
     """As much of an API client as `gather` uses; kinds that are not given are not served."""
 
-    def __init__(self, **by_plural: list[Object]) -> None:
-        self._by_plural = by_plural
+    def __init__(self, forbidden: tuple[str, ...] = (), **by_plural: list[Object]) -> None:
+        self._by_plural, self._forbidden = by_plural, forbidden
 
     async def list(self, resource: Any, namespace: Any = None, label_selector: str = "") -> Any:
+        self._check(resource)
         return self._by_plural.get(resource.plural, []), "1"
+
+    def _check(self, resource: Any) -> None:
+        if resource.plural in self._forbidden:
+            raise error_of(403, {"message": f"{resource.plural} is forbidden", "reason": "Forbidden"})
 
     async def list_metadata(self, resource: Any, namespace: Any = None, label_selector: str = "") -> Any:
         return (await self.list(resource))[0]
 
     async def get(self, resource: Any, name: str, namespace: Any = None) -> Object:
+        self._check(resource)
         raise error_of(404, {"message": name, "reason": "NotFound"})
 
 
@@ -515,6 +551,39 @@ def test_what_becomes_of_a_pod(
     changes = pod_changes([outlook], [node("gpu-1", gpus=8, taints=taints)], there)
 
     assert [each.fate for each in changes] == ([fate] if fate else [])
+
+
+def test_pods_that_waited_for_their_deletion_restart_once_that_is_not_asked_for_any_more() -> None:
+    """Of OnDelete's pods those of an earlier template, and none behind a taint that came later."""
+    raw, seen = cluster(*map(gpu_machine, "abc"), daemonsets={"updateStrategy": "OnDelete"})
+    agent = looks.node_agent.DAEMONSET
+    revisions = {PLUGIN: "new"}
+    hashes = {"a": "old", "b": "new", "c": "old"}
+    made = [
+        daemon_pod(PLUGIN, name, "device-plugin", **{"controller-revision-hash": revision})
+        for name, revision in hashes.items()
+    ]
+    made += [daemon_pod(agent, name, "node-agent") for name in hashes]
+    seen.nodes[2]["spec"]["taints"] = [TEAM_TAINT]
+    seen = replace(seen, pods=made, revisions=revisions)
+
+    changed = foresee({**raw, "spec": {**raw["spec"], "daemonsets": {}}}, seen)
+
+    fates = {(pod.fate, pod.node) for pod in changed.pods if pod.daemonset == PLUGIN}
+    assert fates == {(PodFate.RESTARTS, "a"), (PodFate.STOPS, "c")}
+    assert not [pod for pod in foresee(raw, seen).pods if pod.daemonset == PLUGIN], "they go on waiting"
+
+
+def test_the_labels_of_the_namespace_are_told() -> None:
+    raw, seen = cluster(psa={"enabled": True})
+    level = "pod-security.kubernetes.io/enforce"
+    there = {"metadata": {"name": "gpu-operator", "labels": {level: "baseline"}}}
+
+    told = text_of(foresee(raw, replace(seen, own_namespace=there)))
+
+    assert "label   the operator's namespace  by the operator" in told
+    assert f"          {level}=privileged" in told
+    assert "3 labels on the namespace" in told.splitlines()[-1]
 
 
 def test_a_driver_that_is_switched_off_is_taken_from_the_pods_that_use_it() -> None:

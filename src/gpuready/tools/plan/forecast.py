@@ -167,6 +167,7 @@ class Forecast:
     """Everything that follows from applying one policy.
 
     ignored_for   the older policy that stays in force instead, "" when this one counts
+    namespace_labels   of the operator's own namespace
     problems      why the policy is not followed at all
     obstacles     objects of others where ours should be
     agent_refused why the node agent's DaemonSet is left as it is, with the next step
@@ -179,6 +180,7 @@ class Forecast:
     operands: tuple[OperandLine, ...] = ()
     objects: tuple[ObjectChange, ...] = ()
     labels: tuple[LabelChange, ...] = ()
+    namespace_labels: Mapping[str, str | None] = field(default_factory=dict)
     gpu_nodes: tuple[GPUNodeChange, ...] = ()
     pods: tuple[PodChange, ...] = ()
     workloads: tuple[Workload, ...] = ()
@@ -191,7 +193,8 @@ class Forecast:
 
     @property
     def changes_something(self) -> bool:
-        return bool(self.objects or self.labels or self.gpu_nodes or self.pods)
+        on_objects = self.objects or self.labels or self.namespace_labels or self.gpu_nodes
+        return bool(on_objects or self.pods)
 
     @property
     def refused(self) -> tuple[OperandLine, ...]:
@@ -219,6 +222,7 @@ class Forecast:
             "agentRefused": self.agent_refused[0],
             "objects": {str(fate): [obj.to_json() for obj in self.of_fate(fate)] for fate in Fate},
             "nodeLabels": [each.to_json() for each in self.labels],
+            "namespaceLabels": dict(self.namespace_labels),
             "gpuNodes": [each.to_json() for each in self.gpu_nodes],
             "pods": {str(fate): [pod.to_json() for pod in self.pods if pod.fate is fate] for fate in PodFate},
             "workloads": [each.to_json() for each in self.workloads],

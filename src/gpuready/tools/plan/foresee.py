@@ -23,6 +23,7 @@ from gpuready.controller.nodes.desired import ConfigSource
 from gpuready.controller.policy import pruning
 from gpuready.controller.policy.active import ActivePolicy, active_of, ignored_of, under_outdated_schemas
 from gpuready.controller.policy.left_behind import left_behind
+from gpuready.controller.policy.namespace import labelled
 from gpuready.controller.policy.plan import Plan, key_of, plan_of
 from gpuready.controller.policy.view import named_configs, view_of
 from gpuready.controller.schemas import problem_of
@@ -36,6 +37,7 @@ from gpuready.tools.plan.forecast import Forecast, OperandLine
 from gpuready.tools.plan.look import Look, decoded
 from gpuready.tools.plan.nodes import Outlook, Surroundings
 from gpuready.tools.plan.objects import ObjectsOutlook
+from gpuready.tools.unlabelled import without_gpus
 
 Object = Mapping[str, Any]
 # A policy that does not exist yet is younger than every one that does.
@@ -108,6 +110,7 @@ def _followed(
         operands=tuple(_operand_lines(plan)),
         objects=changed.changes,
         labels=tuple(change for each in outlooks for change in each.changes),
+        namespace_labels=_namespace_labels(policy, look),
         gpu_nodes=tuple(each for each in wishes if each),
         pods=tuple(moved),
         workloads=tuple(pods.workloads_reached(moved, sets, look.own_pods, look.pods)),
@@ -118,6 +121,12 @@ def _followed(
         agent_refused=(refusal.message, refusal.next_step) if refusal else ("", ""),
         remarks=tuple(_remarks(policy, look, outlooks)),
     )
+
+
+def _namespace_labels(policy: ClusterPolicy, look: Look) -> dict[str, str | None]:
+    if look.own_namespace is None:
+        return {}
+    return dict((labelled(policy, look.own_namespace["metadata"]) or {}).get("labels", {}))
 
 
 def _surroundings(policy: ClusterPolicy, look: Look) -> Surroundings:
@@ -180,7 +189,12 @@ def _daemonsets(
     kept = [obj for obj in look.owned if pruning.operand_of(obj) in refused and key_of(obj) not in plan.keys]
     occupied = {(each.kind, each.name) for each in changed.obstacles}
     planned = [obj for obj in plan.objects if key_of(obj)[::2] not in occupied]
-    return pods.daemonset_outlooks(planned, kept, [*pruned, *left], changed.renewed)
+    live = {
+        name: obj
+        for kind, _, name in map(key_of, planned)
+        if kind == "DaemonSet" and (obj := look.find_live((kind, look.namespace, name)))
+    }
+    return pods.daemonset_outlooks(planned, kept, [*pruned, *left], changed.renewed, live, look.revisions)
 
 
 def _labelled(raw_nodes: Sequence[Object], outlooks: Sequence[Outlook]) -> list[Object]:
@@ -211,7 +225,10 @@ def _operand_lines(plan: Plan) -> list[OperandLine]:
 
 def _remarks(policy: ClusterPolicy, look: Look, outlooks: Sequence[Outlook]) -> list[str]:
     gpus = [each for each in outlooks if each.has_gpus]
-    looked = pods.nodes_by_daemonset(look.own_pods).get(node_agent.DAEMONSET, {})
+    looked = {
+        *pods.nodes_by_daemonset(look.own_pods).get(node_agent.DAEMONSET, {}),
+        *without_gpus(look.nodes),
+    }
     unseen = [each for each in outlooks if not (each.has_gpus or each.is_labelled or each.name in looked)]
     remarks = []
     if look.lease and is_originals(leader := Record(look.lease)):

@@ -24,6 +24,7 @@ from gpuready.kube.errors import Forbidden, NotFound
 from gpuready.kube.resources import (
     CLUSTER_POLICIES,
     CONFIGMAPS,
+    CONTROLLER_REVISIONS,
     CRDS,
     DAEMONSETS,
     DEPLOYMENTS,
@@ -59,7 +60,9 @@ class Look:
     crds        by name, those of our kinds and of ServiceMonitor
     image       that the operator gives to its own DaemonSets
     images      the operator's environment, for images that the policy leaves open
-    lease       for which operators, ours and the original, wait; None when nobody ever did
+    lease       for which operators, ours and the original, wait; None when nobody ever did, or kept from us
+    own_namespace   None when it is not there, or kept from us
+    revisions   DaemonSet -> hash of its newest template, as its newest pods carry it
     offline     there is no cluster: nodes from a file
     """
 
@@ -79,6 +82,8 @@ class Look:
     pods: Sequence[Object] = ()
     crds: Mapping[str, Object] = field(default_factory=dict)
     lease: Object | None = None
+    own_namespace: Object | None = None
+    revisions: Mapping[str, str] = field(default_factory=dict)
     offline: bool = False
 
     @property
@@ -161,7 +166,9 @@ async def gather(client: KubeClient, namespace: str, image: str = "") -> Look:
         existing={**existing, CONFIGMAPS.kind: {obj["metadata"]["name"] for obj in configmaps}},
         pods=pods,
         crds=await _crds(client),
-        lease=await _find(client, LEASES, names.LEADER_LEASE, namespace),
+        lease=await _find_if_allowed(client, LEASES, names.LEADER_LEASE, namespace),
+        own_namespace=await _find_if_allowed(client, NAMESPACES, namespace, ""),
+        revisions=await _revisions(client, namespace),
     )
 
 
@@ -282,6 +289,30 @@ async def _crds(client: KubeClient) -> dict[str, Object]:
     return found
 
 
+async def _revisions(client: KubeClient, namespace: str) -> dict[str, str]:
+    """Without the right to list them, none."""
+    try:
+        found, _ = await client.list(CONTROLLER_REVISIONS, namespace)
+    except (NotFound, Forbidden):
+        return {}
+    newest: dict[str, tuple[int, str]] = {}
+    for each in found:
+        meta = each["metadata"]
+        row = int(each.get("revision") or 0), str((meta.get("labels") or {}).get(_REVISION_LABEL) or "")
+        for owner in meta.get("ownerReferences") or ():
+            newest[owner["name"]] = max(newest.get(owner["name"], row), row)
+    return {name: revision for name, (_, revision) in newest.items()}
+
+
+_REVISION_LABEL = "controller-revision-hash"
+
+
+def is_outdated(pod: Mapping[str, Any], revision: str) -> bool:
+    """It was made of an earlier template than the one with this hash; "" = not known."""
+    had = (pod["metadata"].get("labels") or {}).get(_REVISION_LABEL, "")
+    return bool(revision and had and had != revision)
+
+
 def _where(obj: Object) -> tuple[str, str]:
     _, namespace, name = key_of(obj)
     return name, namespace
@@ -291,4 +322,14 @@ async def _find(client: KubeClient, resource: Resource, name: str, namespace: st
     try:
         return await client.get(resource, name, namespace or None)
     except NotFound:
+        return None
+
+
+async def _find_if_allowed(
+    client: KubeClient, resource: Resource, name: str, namespace: str
+) -> Object | None:
+    """What only says more: who may not read it gets his plan all the same."""
+    try:
+        return await _find(client, resource, name, namespace)
+    except Forbidden:
         return None

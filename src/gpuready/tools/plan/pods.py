@@ -16,6 +16,7 @@ from gpuready.tools import placement
 from gpuready.tools.operand_pods import node_of
 from gpuready.tools.placement import Object, name_of
 from gpuready.tools.plan.forecast import PodChange, PodFate, Trouble, Workload
+from gpuready.tools.plan.look import is_outdated
 
 DRIVER = "driver"
 
@@ -26,17 +27,23 @@ class DaemonSetOutlook:
 
     desired   None when it is pruned
     renewed   its pod template changes
+    freed     pods of earlier templates waited to be deleted by somebody (OnDelete), and do not any more
+    revision  hash of the template that it has now, "" = not known
     """
 
     name: str
     operand: str
     desired: Object | None
     renewed: bool = False
+    freed: bool = False
+    revision: str = ""
 
     @property
     def replaces_pods(self) -> bool:
-        strategy = ((self.desired or {}).get("spec") or {}).get("updateStrategy") or {}
-        return self.renewed and strategy.get("type") != "OnDelete"
+        return self.renewed and not _waits(self.desired)
+
+    def replaces(self, pod: Object) -> bool:
+        return self.replaces_pods or (self.freed and is_outdated(pod, self.revision))
 
 
 def pod_changes(
@@ -115,14 +122,14 @@ def _fates(
 ) -> Iterator[tuple[str, PodFate]]:
     for node in nodes:
         name = name_of(node)
-        has = name in there
-        may = _may_run(daemonset.desired, node)
-        if has and may and daemonset.renewed:
-            yield name, PodFate.RESTARTS if daemonset.replaces_pods else PodFate.OUTDATED
-        elif has and not may and (daemonset.replaces_pods or not _may_stay(daemonset.desired, node)):
+        pod, may = there.get(name), _may_run(daemonset.desired, node)
+        if pod is None:
+            if may:
+                yield name, PodFate.STARTS
+        elif may and (daemonset.renewed or daemonset.replaces(pod)):
+            yield name, PodFate.RESTARTS if daemonset.replaces(pod) else PodFate.OUTDATED
+        elif not may and (daemonset.replaces(pod) or not _may_stay(daemonset.desired, node)):
             yield name, PodFate.STOPS
-        elif may and not has:
-            yield name, PodFate.STARTS
 
 
 def _may_run(daemonset: Object | None, node: Object) -> bool:
@@ -141,16 +148,35 @@ def daemonset_outlooks(
     kept: Iterable[Object],
     pruned: Iterable[tuple[str, Object]],
     renewed: set[str],
+    live: Mapping[str, Object],
+    revisions: Mapping[str, str],
 ) -> list[DaemonSetOutlook]:
-    """planned: as desired; kept: left as they are; pruned: (operand, object); renewed: names."""
+    """planned: as desired; kept: left as they are; pruned: (operand, object); renewed: names.
+
+    live, revisions   by name: DaemonSets as they are, hashes of their newest templates
+    """
     going = [
         DaemonSetOutlook(name_of(obj), operand, None) for operand, obj in pruned if obj["kind"] == "DaemonSet"
     ]
     staying = [
-        DaemonSetOutlook(name_of(obj), operand_of(obj), obj, name_of(obj) in renewed)
+        DaemonSetOutlook(
+            name,
+            operand_of(obj),
+            obj,
+            renewed=name in renewed,
+            freed=_waits(live.get(name)) and not _waits(obj),
+            revision=revisions.get(name, ""),
+        )
         for obj in (*_sets(planned), *_sets(kept))
+        for name in (name_of(obj),)
     ]
     return [*staying, *going]
+
+
+def _waits(daemonset: Object | None) -> bool:
+    """Its pods are replaced when somebody deletes them."""
+    strategy = ((daemonset or {}).get("spec") or {}).get("updateStrategy") or {}
+    return bool(strategy.get("type") == "OnDelete")
 
 
 def _sets(objects: Iterable[Object]) -> list[Object]:

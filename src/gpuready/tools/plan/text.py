@@ -48,6 +48,9 @@ def _lines(forecast: Forecast) -> Iterator[str]:
     yield from _pod_lines(forecast)
     yield from _object_lines(forecast)
     yield from _label_lines(forecast.labels)
+    if forecast.namespace_labels:
+        yield _line("label", "the operator's namespace", "by the operator")
+        yield from _labels_of(forecast.namespace_labels)
     yield from _gpu_node_lines(forecast)
     for operand in forecast.operands:
         if operand.images:
@@ -121,8 +124,12 @@ def _label_lines(labels: Sequence[LabelChange]) -> Iterator[str]:
     """The same change of many nodes is said once."""
     for (by, changed), those in _grouped(labels, lambda each: (each.by, each.labels)):
         yield _line("label", _listed(each.node for each in those), f"by the {by.replace('-', ' ')}")
-        for key, value in changed.items():
-            yield f"          {key}={value}" if value is not None else f"          {key}- (goes)"
+        yield from _labels_of(changed)
+
+
+def _labels_of(changed: Mapping[str, str | None]) -> Iterator[str]:
+    for key, value in changed.items():
+        yield f"          {key}={value}" if value is not None else f"          {key}- (goes)"
 
 
 def _gpu_node_lines(forecast: Forecast) -> Iterator[str]:
@@ -174,6 +181,7 @@ def _summary(forecast: Forecast) -> str:
         ),
         *(f"{counted(count, 'pod')} {_ENDS[fate]}" for fate in PodFate if (count := forecast.count(fate))),
         *([f"{counted(labels, 'label')} on {counted(nodes, 'node')}"] if labels else []),
+        *([f"{counted(own, 'label')} on the namespace"] if (own := len(forecast.namespace_labels)) else []),
         *(f"{counted(count, 'GPUNode')} {fate}" for fate, count in sorted(wishes.items())),
     ]
     touched = len(forecast.workloads)

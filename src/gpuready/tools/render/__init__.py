@@ -16,7 +16,7 @@ from gpuready.controller.policy.view import files_of, named_configs
 from gpuready.errors import PolicyError
 from gpuready.operands.contract import ClusterView, NodeFacts
 from gpuready.tools.files import beside_in, nodes_in, policy_in
-from gpuready.tools.unlabelled import supposed_gpu_node
+from gpuready.tools.unlabelled import supposed_gpu_node, without_gpus
 from gpuready.yaml_text import dump_yaml_documents
 
 
@@ -48,7 +48,9 @@ def rendered(
     beside = beside_in(policy_text, namespace).configmaps
     unseen = named_configs(active.policy) - beside.keys()
     nodes = nodes_in(nodes_text)
-    supposed = [each for each in map(supposed_gpu_node, nodes) if each] if suppose_gpus else []
+    bare = without_gpus(nodes) if suppose_gpus else set()
+    unseen_nodes = [each for each in nodes if each["metadata"]["name"] not in bare]
+    supposed = [each for each in map(supposed_gpu_node, unseen_nodes) if each] if suppose_gpus else []
     facts = [each for each in map(_facts, nodes) if has_gpu(each.labels)]
     view = ClusterView(
         namespace=namespace,
@@ -62,7 +64,7 @@ def rendered(
     plan = plan_of(active, active.policy, view)
     objects = plan.objects if owned else [_without_owner(obj) for obj in plan.objects]
     remarks = _remarks(raw, plan, view, len(nodes), unseen)
-    return Rendered(dump_yaml_documents(objects), (*remarks, *_supposed(supposed)))
+    return Rendered(dump_yaml_documents(objects), (*remarks, *_supposed(supposed), *_bare(bare)))
 
 
 def _facts(node: Mapping[str, Any]) -> NodeFacts:
@@ -99,6 +101,15 @@ def _supposed(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
     return [
         f"{count} without any label of node feature discovery yet: taken to have GPUs, so that no image of "
         "theirs is missing"
+    ]
+
+
+def _bare(nodes: Collection[str]) -> list[str]:
+    if not nodes:
+        return []
+    count = counted(len(nodes), "node")
+    return [
+        f"{count} without GPUs: the node agent, which has labelled others, found none or cannot run there"
     ]
 
 

@@ -202,8 +202,60 @@ def without_effect(policy: ClusterPolicy, more: Mapping[str, str] | None = None)
     more   further paths below spec, with why each does nothing
     """
     given = msgspec.to_builtins(policy.spec)
-    rows = {**_WITHOUT_EFFECT, **(more or {})}
+    rows = {**_WITHOUT_EFFECT, **_overruled(policy.spec), **(more or {})}
     return [f"spec.{path}: {why}" for path, why in rows.items() if _is_given(given, path)]
+
+
+def _overruled(spec: ClusterPolicySpec) -> dict[str, str]:
+    """What another field of the same operand switches off, where its writer may not see that."""
+    driver, exporter = spec.driver, spec.dcgm_exporter
+    installs_packages = "a precompiled driver installs no packages (spec.driver.usePrecompiled)"
+    rules = [
+        (driver.use_precompiled, "driver.repoConfig", installs_packages),
+        (driver.use_precompiled, "driver.certConfig", installs_packages),
+        (driver.use_precompiled, "driver.secretEnv", installs_packages),
+        (not driver.rdma.enabled, "driver.rdma.useHostMofed", _off("driver.rdma.enabled")),
+        (
+            bool(driver.licensing_config.secret_name),
+            "driver.licensingConfig.configMapName",
+            "spec.driver.licensingConfig.secretName wins",
+        ),
+        (
+            spec.daemonsets.update_strategy == "OnDelete",
+            "daemonsets.rollingUpdate.maxUnavailable",
+            "spec.daemonsets.updateStrategy is OnDelete",
+        ),
+        (
+            not spec.device_plugin.config.name,
+            "devicePlugin.config.default",
+            "a key of no ConfigMap: spec.devicePlugin.config.name is empty",
+        ),
+        (
+            not exporter.enable_pod_labels,
+            "dcgmExporter.podLabelAllowlistRegex",
+            _off("dcgmExporter.enablePodLabels"),
+        ),
+        (
+            not exporter.hpc_job_mapping.enabled,
+            "dcgmExporter.hpcJobMapping.directory",
+            _off("dcgmExporter.hpcJobMapping.enabled"),
+        ),
+        (
+            not exporter.service_monitor.enabled,
+            "dcgmExporter.serviceMonitor",
+            _off("dcgmExporter.serviceMonitor.enabled"),
+        ),
+        (
+            not spec.sandbox_workloads.enabled,
+            "sandboxWorkloads",
+            _off("sandboxWorkloads.enabled"),
+        ),
+    ]
+    return {path: why for holds, path, why in rules if holds}
+
+
+def _off(path: str) -> str:
+    return f"spec.{path} is false"
 
 
 def _is_given(given: Any, path: str) -> bool:
@@ -213,7 +265,15 @@ def _is_given(given: Any, path: str) -> bool:
 
 
 # What a chart writes although it means the same as nothing.
-_AS_IF_ABSENT = {"imagePullPolicy": "IfNotPresent", "devicePlugin.mps.root": "/run/nvidia/mps"}
+_AS_IF_ABSENT = {
+    "imagePullPolicy": "IfNotPresent",
+    "devicePlugin.mps.root": "/run/nvidia/mps",
+    "daemonsets.rollingUpdate.maxUnavailable": "1",
+    "dcgmExporter.hpcJobMapping.directory": "/var/lib/dcgm-exporter/job-mapping",
+    "dcgmExporter.serviceMonitor.interval": "15s",
+    "sandboxWorkloads.defaultWorkload": "container",
+    "sandboxWorkloads.mode": "kubevirt",
+}
 
 
 def _is_set(path: str, value: Any) -> bool:

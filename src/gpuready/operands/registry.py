@@ -78,12 +78,20 @@ NOT_IMPLEMENTED: tuple[PlannedOperand, ...] = (
 )
 
 
-def fields_without_effect(policy: ClusterPolicy) -> list[str]:
+_NO_MONITORS = {
+    "dcgmExporter.serviceMonitor": "the API server knows no ServiceMonitor (monitoring.coreos.com/v1) yet; "
+    "install Prometheus' CRDs to have it"
+}
+
+
+def fields_without_effect(policy: ClusterPolicy, *, service_monitors: bool = True) -> list[str]:
     """ "spec.toolkit.args: ignored as in the original" for each field that is set and does nothing.
 
     Depends on whose images run: ours and the original's take different settings.
+
+    service_monitors   the API server knows Prometheus' ServiceMonitor
     """
-    rows: dict[str, str] = {}
+    rows: dict[str, str] = {} if service_monitors else dict(_NO_MONITORS)
     for operand in OPERANDS:
         with suppress(Exception):  # a mistake of ours is told where its objects are built
             flavour = operand.flavour(policy) if operand.enabled(policy) else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -45,7 +46,6 @@ BY_THE_CONTROLLER = {
 }
 # Where another field of these policies decides.
 BY_ANOTHER_FIELD = {
-    "driver.licensingConfig.configMapName": "the secret wins",
     "gpuready.images": "in a policy that names no image there is nothing to choose",
 }
 IMAGE = {"repository": "nvcr.io/nvidia", "image": "an-image", "version": "v1"}
@@ -66,7 +66,11 @@ def everything() -> dict[str, Any]:
         "gdrcopy": {"enabled": True},
         "dcgm": {"enabled": True},
         "nodeStatusExporter": {"enabled": True},
-        "dcgmExporter": {"serviceMonitor": {"enabled": True}, "hpcJobMapping": {"enabled": True}},
+        "dcgmExporter": {
+            "serviceMonitor": {"enabled": True},
+            "hpcJobMapping": {"enabled": True},
+            "enablePodLabels": True,
+        },
         "gpuready": {},
     }
 
@@ -213,6 +217,46 @@ def planned(spec: dict[str, Any]) -> Plan:
     found = find_plan(spec)
     assert found is not None
     return found
+
+
+OVERRULED = {
+    "driver.repoConfig": ({"driver": {"usePrecompiled": True, "repoConfig": {"configMapName": "files"}}}),
+    "driver.certConfig": {"driver": {"usePrecompiled": True, "certConfig": {"name": "files"}}},
+    "driver.secretEnv": {"driver": {"usePrecompiled": True, "secretEnv": "s"}},
+    "driver.licensingConfig.configMapName": {
+        "driver": {"licensingConfig": {"secretName": "s", "configMapName": "files"}}
+    },
+    "daemonsets.rollingUpdate.maxUnavailable": {
+        "daemonsets": {"updateStrategy": "OnDelete", "rollingUpdate": {"maxUnavailable": "3"}}
+    },
+    "devicePlugin.config.default": {"devicePlugin": {"config": {"default": "key"}}},
+    "dcgmExporter.podLabelAllowlistRegex": {"dcgmExporter": {"podLabelAllowlistRegex": ["^app$"]}},
+    "dcgmExporter.hpcJobMapping.directory": {"dcgmExporter": {"hpcJobMapping": {"directory": "/jobs"}}},
+    "dcgmExporter.serviceMonitor": {
+        "dcgmExporter": {"serviceMonitor": {"additionalLabels": {"release": "prometheus"}}}
+    },
+    "driver.rdma.useHostMofed": {"driver": {**IMAGE, "rdma": {"useHostMofed": True}}},
+    "sandboxWorkloads": {"sandboxWorkloads": {"defaultWorkload": "vm-vgpu"}},
+}
+
+
+@pytest.mark.parametrize("field", OVERRULED)
+def test_a_field_that_another_switches_off_is_named_with_that_one(field: str) -> None:
+    (row,) = planned(OVERRULED[field]).without_effect
+    assert row.startswith(f"spec.{field}: ")
+    assert "spec." in row.partition(": ")[2]
+
+
+def test_a_service_monitor_that_the_api_server_does_not_know_is_named() -> None:
+    spec = {"dcgmExporter": {"serviceMonitor": {"enabled": True}}}
+    active = read({"metadata": {"name": "p", "uid": "u"}, "spec": spec})
+    assert active.policy is not None
+    (row,) = plan_of(active, active.policy, replace(VIEW, service_monitors=False)).without_effect
+    assert row == (
+        "spec.dcgmExporter.serviceMonitor: the API server knows no ServiceMonitor "
+        "(monitoring.coreos.com/v1) yet; install Prometheus' CRDs to have it"
+    )
+    assert planned(spec).without_effect == ()
 
 
 def test_a_policy_that_says_nothing_has_no_field_without_effect() -> None:

@@ -114,7 +114,7 @@ def plan_of(
         agent=tuple(obj for obj in agent if not (agent_refusal and obj["kind"] == "DaemonSet")),
         operands=tuple(_held_back(each, refusal_of(each.objects)) for each in operands),
         not_implemented=tuple(_not_implemented(policy)),
-        without_effect=tuple(registry.fields_without_effect(policy)),
+        without_effect=tuple(registry.fields_without_effect(policy, service_monitors=view.service_monitors)),
         agent_refusal=agent_refusal,
         bugs=(*bugs, *([(node_agent.NAME, agent_bug)] if agent_bug else [])),
         referred_to=frozenset(each.name for each in references),

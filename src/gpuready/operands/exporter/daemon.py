@@ -7,27 +7,18 @@ then, from memory; a scrape gets bytes that are there already, whatever the driv
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import signal
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
-from gpuready import names
-from gpuready.errors import GPUReadyError
-from gpuready.gpu.nvml import short_pci_address
 from gpuready.gpu.telemetry.fields import field_of, own_fields
 from gpuready.gpu.telemetry.history import Windows
 from gpuready.gpu.telemetry.model import Collection, Field
 from gpuready.gpu.telemetry.reader import Reader
 from gpuready.log import get_logger
-from gpuready.node import driver_place
-from gpuready.node.driver_gate import Gate, read_gate
-from gpuready.node.files import read_regular
-from gpuready.node.health_http import answer_probes
 from gpuready.node.inotify import Changes
 from gpuready.node.operand_records import EXPORTER, path_of
 from gpuready.node.root import Root, boot_id
@@ -36,23 +27,22 @@ from gpuready.operands.exporter.attribution import Pairs
 from gpuready.operands.exporter.collector import Collector
 from gpuready.operands.exporter.compose import Known, families_of, without_samples
 from gpuready.operands.exporter.counters_file import CountersFile
+from gpuready.operands.exporter.driver_watch import DriverWatch
 from gpuready.operands.exporter.families import FB_USED, GPU_UTIL, Listed, Style
 from gpuready.operands.exporter.health import Facts, Health, judge
 from gpuready.operands.exporter.holders import Holders
+from gpuready.operands.exporter.listening import Listening
 from gpuready.operands.exporter.page import Page
 from gpuready.operands.exporter.pod_labels import PodLabels
 from gpuready.operands.exporter.recorder import Recorder
 from gpuready.operands.exporter.selection import numbers_missing, parse_selection, repeated, selected
 from gpuready.operands.exporter.self_metrics import Counted
-from gpuready.operands.exporter.server import CannotListen, Server
 from gpuready.operands.exporter.settings import Settings
 from gpuready.operands.exporter.source import source_of
 from gpuready.operands.exporter.web import Web
 
 TICK_S = 5.0  # for what nothing announces: a look that is overdue, another kernel module
 KUBELET_S = 0.5  # so long a page waits for the kubelet's answer; a later one counts for the next page
-PORT_RETRY_S = 0.5
-LOOPBACKS = ("127.0.0.1", "::1")
 
 log = get_logger("exporter")
 
@@ -73,21 +63,18 @@ async def _run(settings: Settings, root: Root, web: Web) -> bool:
 
 class Daemon:
     def __init__(self, settings: Settings, root: Root, web: Web) -> None:
-        self._settings, self._root, self._web = settings, root, web
+        self._settings, self._root = settings, root
         self._host = root.host()
-        self._boot = boot_id(root)
+        boot = boot_id(root)
         self._loop = asyncio.get_running_loop()
         self._ends = asyncio.Event()
         self._restart = False
         self._failure: BaseException | None = None
-        self._gate = Gate(waiting="not looked yet") if settings.gates_dir else Gate()
-        self._driver = driver_place.find_driver(self._host, None)
-        self._module_stamp = b""
+        self._driver = DriverWatch(settings, root, boot)
         self._is_released = True
         self._collection: Collection | None = None
         self._collected_at = time.monotonic()
-        self._listening: GPUReadyError | None = None
-        self._health = judge(Facts(waiting=self._gate.waiting))
+        self._health = judge(Facts(waiting=self._driver.waiting))
         self._counted = Counted()
         self._page = Page(())
         self._is_stale = False
@@ -100,13 +87,13 @@ class Daemon:
         self._holders = Holders(socket_path, keep_s=settings.mapping_max_s) if settings.kubernetes else None
         self._allowed = [re.compile(pattern) for pattern in settings.pod_label_allowlist]
         records = root.join(settings.records_dir) if settings.records_dir else None
-        self._recorder = Recorder(path_of(records, EXPORTER) if records else None, self._boot)
-        self._server = Server(web.site(lambda: self._page, self._health_now))
+        self._recorder = Recorder(path_of(records, EXPORTER) if records else None, boot)
+        self._listening = Listening(settings, web, lambda: self._page, self._health_now, self._say)
         self._selection = parse_selection(settings.devices)
         self._missing: Sequence[int] = ()
         self._pod_labels = PodLabels(settings.node_name) if settings.pod_labels else None
         windows = Windows(settings.xid_window_ms / 1000, settings.clock_events_window_ms / 1000)
-        nvml = Reader(lambda: self._driver.tree, time, windows, self._is_removed)
+        nvml = Reader(lambda: self._driver.tree, time, windows, self._driver.is_removed)
         self._reader = source_of(settings, root, nvml, lambda: self._driver.tree)
         self._collector = Collector(
             self._reader, (), settings.interval_s, self._tell, clock=time, failed=self._look_failed
@@ -118,7 +105,8 @@ class Daemon:
         self._look_at_files()
         self._make_page()
         self._collector.start()
-        loops = [self._listen(), self._answer_probes(), self._follow(changes), self._tick()]
+        reached = [self._listening.listen(), self._listening.answer_probes()]
+        loops = [*reached, self._follow(changes), self._tick()]
         if self._pod_labels is not None:
             loops.append(self._pod_labels.run())
         tasks = [asyncio.create_task(loop) for loop in loops]
@@ -150,75 +138,25 @@ class Daemon:
 
     async def _end(self) -> None:
         self._collector.stop()
-        await self._server.close()
+        await self._listening.close()
         if self._holders is not None:
             self._holders.close()
         await asyncio.to_thread(self._collector.join, 2.5)
         if not self._restart:
             self._recorder.remove()
 
-    # --- being reached ----------------------------------------------------------------------------------
-    async def _listen(self) -> None:
-        """On every address that is ours, also when another program holds the port for the moment."""
-        while True:
-            try:
-                await self._listen_once()
-            except CannotListen as exc:
-                await self._server.close()
-                if self._listening is None:
-                    log.error("cannot listen", what=exc.what, why=exc.why, next_step=exc.next_step)
-                self._listening = exc
-                self._say()
-                await asyncio.sleep(PORT_RETRY_S)
-            else:
-                self._listening = None
-                self._say()
-                return
-
-    async def _listen_once(self) -> None:
-        tls = self._web.tls
-        if self._settings.systemd_socket:
-            for listener in _sockets_of_systemd(os.environ):
-                await self._server.adopt(listener, tls=tls)
-            return
-        host, port = self._settings.host_and_port
-        if host or not self._settings.pod_ips:
-            await self._server.listen(host, port, tls=tls)
-            return
-        for address in self._settings.pod_ips:
-            await self._server.listen(address, port, tls=tls)
-        for address in LOOPBACKS:  # for `kubectl port-forward`; on the host's network somebody may have it
-            try:
-                await self._server.listen(address, port, tls=tls)
-            except CannotListen:
-                continue
-
-    async def _answer_probes(self) -> None:
-        """On a port of its own: the kubelet knows neither certificate nor password."""
-
-        def ready() -> tuple[bool, str]:
-            return self._health_now().serves, self._health_now().text
-
-        address, port = (self._settings.pod_ips or ("0.0.0.0",))[0], self._settings.health_port
-        await answer_probes(address, port, healthy=lambda: (True, "ok"), ready=ready, log=log)
-
     # --- files ------------------------------------------------------------------------------------------
     async def _follow(self, changes: Changes) -> None:
         while True:
-            changes.set_paths(self._paths())
+            changes.set_paths([*self._driver.paths, *self._counters.paths])
             self._look_at_files()
             await changes.wait()
             await asyncio.sleep(0.02)  # files that change together are looked at once
 
     def _look_at_files(self, *, again: bool = False) -> None:
         """The gate, the driver behind it, and the counters."""
-        self._module_stamp = driver_place.module_stamp(self._host)
-        gates = self._root.join(self._settings.gates_dir) if self._settings.gates_dir else None
-        self._gate = read_gate(gates, self._boot, self._gate)
-        self._driver = driver_place.find_driver(
-            self._host, self._settings.driver_root or self._gate.driver_root
-        )
-        was_released, self._is_released = self._is_released, bool(self._waiting() or self._paused())
+        self._driver.look()
+        was_released, self._is_released = self._is_released, bool(self._driver.waiting or self._driver.paused)
         if self._is_released:
             self._reader.release()
         else:
@@ -228,48 +166,16 @@ class Daemon:
             self._collector.use(self._fields())  # at once, not only when the next look is due
         self._say()
 
-    def _waiting(self) -> str:
-        """Why the driver is not to be held: the gate, or that it is being changed under us.
-
-        A kernel module that somebody holds cannot be replaced, so nobody may wait for the other.
-        """
-        library, module = self._driver.version, self._driver.module
-        if self._gate.waiting or not (library and module) or library == module:
-            return self._gate.waiting
-        return f"the driver's library is {library} and its module {module}: it is let go until both agree"
-
     def _fields(self) -> list[Field]:
         """Those of the CSV, our own, and the two that what pods use is measured by."""
         return [*self._counters.counters.fields, *own_fields(), field_of(FB_USED), field_of(GPU_UTIL)]
 
-    def _is_removed(self, bus_id: str) -> bool:
-        """Called in the collector's thread."""
-        return not driver_place.is_bound(self._host, short_pci_address(bus_id))
-
-    def _paused(self) -> str:
-        """Why the driver must be let go for a while, as whoever is about to change the GPUs wrote it."""
-        try:
-            text = read_regular(self._root.join(names.PAUSE_FILE)).decode(errors="replace")
-        except OSError:
-            return ""
-        return text.strip()[:200] or "nothing was said"
-
-    def _paths(self) -> list[Path]:
-        gates = self._settings.gates_dir
-        return [
-            *([self._root.join(gates) / names.DRIVER_READY] if gates else []),
-            *driver_place.watched_paths(self._host, self._settings.driver_root or self._gate.driver_root),
-            *self._counters.paths,
-            self._root.join(names.PAUSE_FILE),
-        ]
-
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(min(TICK_S, self._settings.interval_s))
-            if driver_place.module_stamp(self._host) != self._module_stamp:
+            if self._driver.has_changed:
                 self._look_at_files()
-            self._web.renew()
-            self._server.site = self._web.site(lambda: self._page, self._health_now)
+            self._listening.renew()
             if self._is_overdue() and not self._is_stale:
                 self._make_page()
             self._say()
@@ -333,7 +239,9 @@ class Daemon:
     def _make_page(self) -> None:
         started = time.monotonic()
         self._is_stale = self._is_overdue()
-        collection = self._collection or Collection(problem=self._waiting() or "nothing was looked at yet")
+        collection = self._collection or Collection(
+            problem=self._driver.waiting or "nothing was looked at yet"
+        )
         if self._is_stale:
             collection = without_samples(collection)
         if self._settings.mig_repeat_gpu_fields:
@@ -388,9 +296,9 @@ class Daemon:
     def _health_now(self) -> Health:
         return judge(
             Facts(
-                listening=self._listening,
-                waiting=self._waiting(),
-                paused=self._paused(),
+                listening=self._listening.problem,
+                waiting=self._driver.waiting,
+                paused=self._driver.paused,
                 counters=self._counters.trouble,
                 kept=self._counters.kept,
                 rejected=self._counters.rejected_lines,
@@ -412,23 +320,9 @@ class Daemon:
                 why=self._health.message,
                 next_step=self._health.next_step,
             )
-        gates = self._settings.gates_dir
-        is_wanted = not gates or (self._root.join(gates) / names.DRIVER_READY).exists()
-        self._recorder.write(self._health, may_make=is_wanted)
+        self._recorder.write(self._health, may_make=self._driver.is_wanted)
 
 
 def _machine(settings: Settings) -> str:
     """Whose GPUs these are."""
     return settings.engine_host or settings.node_name or socket.gethostname()
-
-
-def _sockets_of_systemd(env: Mapping[str, str]) -> list[socket.socket]:
-    """Source: sd_listen_fds(3): LISTEN_FDS descriptors from 3 on, when LISTEN_PID is ours."""
-    count = env.get("LISTEN_FDS", "")
-    if env.get("LISTEN_PID") != str(os.getpid()) or not count.isdigit() or count == "0":
-        raise CannotListen(
-            "cannot listen on systemd's sockets",
-            why="systemd handed over none (LISTEN_FDS, LISTEN_PID)",
-            next_step="start the exporter by its .socket unit, or leave --web-systemd-socket out",
-        )
-    return [socket.socket(fileno=3 + number) for number in range(int(count))]

@@ -1,4 +1,6 @@
-"""The original's command line: each flag is another way to set a variable of `settings.py`, and wins over it.
+"""The command line, the original's and five flags of ours: another way to set a variable of `settings.py`.
+
+A flag wins over its variable.
 
 No click here: what takes no other arguments starts faster and smaller without it.
 
@@ -45,7 +47,7 @@ def without_effect(env: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Flag:
-    """One flag of the original's command line. no_effect: why it does nothing here."""
+    """One flag of the command line. no_effect: why it does nothing here."""
 
     name: str
     short: str
@@ -222,6 +224,25 @@ FLAGS = (
         "Go's profiles.",
         True,
         no_effect="/debug/pprof shows a Go program",
+    ),
+    # --- ours
+    Flag("strict", "", "GPUREADY_EXPORTER_STRICT", "Take the counters whole, or not at all.", True),
+    Flag("source", "", "GPUREADY_EXPORTER_SOURCE", "nvml, dcgm or auto: DCGM, and NVML in its place."),
+    Flag(
+        "pod-view",
+        "",
+        "GPUREADY_EXPORTER_POD_VIEW",
+        "Which pods a device's own series name: none, exclusive, first or virtual-gpus.",
+    ),
+    Flag(
+        "hostname-label", "", "GPUREADY_EXPORTER_HOSTNAME_LABEL", "The label with the node's name, Hostname."
+    ),
+    Flag(
+        "mig-repeat-gpu-fields",
+        "",
+        "GPUREADY_EXPORTER_MIG_REPEAT_GPU_FIELDS",
+        "Values of a whole GPU once for each of its instances.",
+        True,
     ),
 )
 

@@ -42,7 +42,7 @@ class Settings:
     remote_engine    DCGM's host engine: HOST, HOST:PORT or unix:///PATH; "" is one in this process, if any
     csv_strict       a bad line of the CSV is fatal
     pod_view         one of POD_VIEWS
-    hostname_label   name of the label with the node's name; "" leaves it out
+    hostname_label   name of the label with the node's name, if `no_hostname` does not leave it out
     mapping_max_s    what the kubelet said counts no longer, once it is older
     driver_root      as the gate or the host names it; None finds out
     """
@@ -291,6 +291,7 @@ def _check(settings: Settings) -> None:
         except re.error as exc:
             why = f"{pattern} is no regular expression: {exc}"
             raise UsageError(_VARIABLES["pod_label_allowlist"], why=why, next_step="correct it") from exc
+    _check_hostname_label(settings.hostname_label)
     for name, allowed in _WORDS.items():
         value = getattr(settings, name)
         if value not in allowed:
@@ -299,6 +300,20 @@ def _check(settings: Settings) -> None:
                 why=f"allowed are {', '.join(filter(None, allowed))}",
                 next_step="correct the value",
             )
+
+
+def _check_hostname_label(name: str) -> None:
+    is_name = re.fullmatch("[a-zA-Z_][a-zA-Z0-9_]*", name) and not name.startswith("__")
+    if name and (not is_name or name in _OTHER_LABELS):
+        why = "that label has another meaning" if is_name else "it must be a name that Prometheus takes"
+        variable = _VARIABLES["hostname_label"]
+        raise UsageError(f"{variable}={name}", why=why, next_step="name it Hostname or hostname")
+
+
+_OTHER_LABELS = (
+    *("gpu", "UUID", "uuid", "pci_bus_id", "device", "modelName", "GPU_I_PROFILE", "GPU_I_ID"),
+    *("pod", "namespace", "container", "pod_name", "pod_namespace", "container_name", "pod_uid", "vgpu"),
+)
 
 
 def _text_of(value: object) -> str:

@@ -7,6 +7,7 @@ it is over.
 from __future__ import annotations
 
 import asyncio
+import shutil
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from benchmarks.processes import memory
 from prometheus_client.parser import text_string_to_metric_families
 from tests.sim.exporter_node import ExporterNode, Pod
 from tests.sim.operator_cluster import http
@@ -220,7 +222,9 @@ async def test_a_gpu_that_is_taken_out_on_purpose_is_forgotten_and_one_that_is_l
     assert later.number("gpuready_exporter_gpu_silent", gpu="0") == 1
 
 
-async def test_a_kubelet_that_answers_with_16_mb_delays_no_scrape(node: ExporterNode) -> None:
+async def test_a_kubelet_that_answers_with_16_mb_delays_no_scrape_and_costs_nothing_afterwards(
+    node: ExporterNode,
+) -> None:
     node.add(Pod("mine", (node.uuids()[0],)))
     many = range(16 * 2**20 // 700)
     node.pods += [Pod(f"other-{n}", ("x" * 600,), "example.com/nic", f"namespace-{n}") for n in many]
@@ -242,3 +246,80 @@ async def test_a_kubelet_that_answers_with_16_mb_delays_no_scrape(node: Exporter
     assert page.rows("gpuready_allocation_info", pod="mine")
     assert page.rows("gpuready_exporter_unattributed_devices") == []
     assert max(waits) < 2, sorted(waits)[-5:]
+
+    assert node.exporter is not None
+    del node.pods[1:]
+    node.answers_alike()
+    asked = page.number("gpuready_exporter_kubelet_lists_total", result="ok")
+    await eventually(node, taken, "an answer as usual")
+    assert memory(node.exporter.pid).rss_mb < 40
+
+
+@pytest.mark.skipif(
+    not (shutil.which("curl") and shutil.which("openssl")), reason="no curl or no openssl here"
+)
+async def test_a_page_behind_tls_and_a_password_is_served_with_the_certificate_of_this_moment(
+    node: ExporterNode,
+) -> None:
+    folder = node.container / "etc/web"
+    folder.mkdir(parents=True)
+    make_certificate(folder, "first")
+    (folder / "web.yaml").write_text(
+        "tls_server_config: {cert_file: cert.pem, key_file: key.pem}\n"
+        f"basic_auth_users: {{prometheus: {PASSWORD_HASH}}}\n"
+    )
+    command = [sys.executable, "-m", "gpuready.cli", "exporter", "--web-config-file", "/etc/web/web.yaml"]
+    exporter = subprocess.Popen(command, env=node.env())
+    try:
+        assert await code_of(node, user="prometheus:secret") == "200"
+        assert await code_of(node, user="prometheus:wrong") == "401"
+        assert await code_of(node) == "401"
+        make_certificate(folder, "second")
+        deadline = time.monotonic() + DEADLINE_S
+        while "CN=second" not in await certificate_of(node):
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.2)
+    finally:
+        exporter.terminate()
+        exporter.wait()
+    await start(node)
+    assert node.exporter is not None
+    assert "libssl" not in Path(f"/proc/{node.exporter.pid}/maps").read_text(), "nobody asked for TLS"
+
+
+PASSWORD_HASH = "$2b$05$abcdefghijklmnopqrstuuOQiyCxlgf/oeuTqixKmWdcYUh4Hjl0a"
+
+
+def make_certificate(folder: Path, name: str) -> None:
+    files = ["-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem")]
+    subject = ["-days", "2", "-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1"]
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *files, *subject]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+async def code_of(node: ExporterNode, user: str = "") -> str:
+    """Of the answer to a scrape by TLS, as soon as there is one."""
+    deadline = time.monotonic() + DEADLINE_S
+    credentials = ["-u", user] if user else []
+    while True:
+        _, said = await curl("-o", "/dev/null", "-w", "%{http_code}", *credentials, tls_url(node))
+        if said != "000":
+            return said
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.1)
+
+
+async def certificate_of(node: ExporterNode) -> str:
+    told, _ = await curl("-v", "-o", "/dev/null", tls_url(node))
+    return told
+
+
+def tls_url(node: ExporterNode) -> str:
+    return f"{node.url.replace('http:', 'https:')}/metrics"
+
+
+async def curl(*arguments: str) -> tuple[str, str]:
+    """What it told of itself, and what it printed."""
+    command = ["curl", "-s", "-k", "-m", "5", *arguments]
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True)
+    return done.stderr, done.stdout

@@ -17,6 +17,7 @@ from gpuready.node.kubelet.plugins import Plugins
 from gpuready.node.kubelet.pod_resources import (
     Claim,
     Connection,
+    Held,
     Holder,
     PodResources,
     PodResourcesUnavailable,
@@ -165,6 +166,21 @@ async def test_an_answer_of_sixteen_megabytes_is_read(tmp_path: Path) -> None:
 
     assert len(held) == 115
     assert len(held[0].devices[RESOURCE]) == 1000
+
+
+async def test_what_is_of_no_use_is_not_kept_and_who_holds_nothing_else_is_not_there(tmp_path: Path) -> None:
+    def pod(name: str, resource: str) -> Any:
+        devices = [api_pb2.ContainerDevices(resource_name=resource, device_ids=["a", "b"])]
+        container = api_pb2.ContainerResources(name="main", devices=devices)
+        return api_pb2.PodResources(name=name, namespace="x", containers=[container])
+
+    pods = [pod("works", RESOURCE), pod("nic", "example.com/nic")]
+    async with answering(tmp_path, api_pb2.ListPodResourcesResponse(pod_resources=pods)) as socket:
+        connection = Connection(socket, wanted=lambda resource, id_: resource == RESOURCE and id_ != "b")
+        [held] = await connection.list()
+        connection.close()
+
+    assert held == Held(Holder("x", "works", "main"), {RESOURCE: ("a",)})
 
 
 async def test_claims_are_told_by_driver_pool_and_device(tmp_path: Path) -> None:

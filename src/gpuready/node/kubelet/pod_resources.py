@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from ctypes import CDLL
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,9 @@ from gpuready.node.kubelet.sockets import Directory
 from gpuready.protos.podresources.v1 import api_grpc, api_pb2
 
 _DEADLINE_S = 5.0
+_LARGE = 2**20  # bytes of an answer after which the memory that it took is given back
+
+Wanted = Callable[[str, str], bool]  # resource, id of a device
 
 
 class PodResourcesUnavailable(GPUReadyError):
@@ -75,10 +79,16 @@ class PodResources:
 
 
 class Connection:
-    """Connects at the first question, stays connected, and connects anew after a question that failed."""
+    """Connects at the first question, stays connected, and connects anew after a question that failed.
 
-    def __init__(self, socket: Path, *, deadline_s: float = _DEADLINE_S) -> None:
+    wanted  which devices of plugins are worth to be kept; claims all are
+    """
+
+    def __init__(
+        self, socket: Path, *, wanted: Wanted = lambda resource, id_: True, deadline_s: float = _DEADLINE_S
+    ) -> None:
         self._socket = socket
+        self._wanted = wanted
         self._deadline_s = deadline_s
         self._directory: Directory | None = None
         self._channel: Channel | None = None
@@ -90,12 +100,20 @@ class Connection:
         """
         answer = await self._ask()
         held = (
-            Held(Holder(pod.namespace, pod.name, container.name), ids_of(container), claims_of(container))
+            Held(
+                Holder(pod.namespace, pod.name, container.name),
+                ids_of(container, self._wanted),
+                claims_of(container),
+            )
             for pod in answer.pod_resources
             for container in pod.containers
             if container.devices or container.dynamic_resources
         )
-        return sorted((each for each in held if each.devices or each.claims), key=lambda each: each.holder)
+        kept = sorted((each for each in held if each.devices or each.claims), key=lambda each: each.holder)
+        if answer.ByteSize() > _LARGE:
+            del held, answer
+            _give_back_memory()
+        return kept
 
     def close(self) -> None:
         if self._channel is not None:
@@ -128,12 +146,24 @@ class Connection:
         return self._channel
 
 
-def ids_of(container: api_pb2.ContainerResources) -> dict[str, tuple[str, ...]]:
+def ids_of(
+    container: api_pb2.ContainerResources, wanted: Wanted = lambda resource, id_: True
+) -> dict[str, tuple[str, ...]]:
     """The kubelet lists a device once for each of its NUMA nodes: gather by name, each id once."""
     ids: dict[str, list[str]] = {}
     for devices in container.devices:
-        ids.setdefault(devices.resource_name, []).extend(devices.device_ids)
+        resource = devices.resource_name
+        if found := [each for each in devices.device_ids if wanted(resource, each)]:
+            ids.setdefault(resource, []).extend(found)
     return {resource: tuple(sorted(set(found))) for resource, found in ids.items()}
+
+
+def _give_back_memory() -> None:
+    """The C library keeps what was freed for itself; another one than glibc is left alone."""
+    try:
+        CDLL(None).malloc_trim(0)
+    except (OSError, AttributeError):
+        pass
 
 
 def claims_of(container: api_pb2.ContainerResources) -> tuple[Claim, ...]:

@@ -80,6 +80,12 @@ class Attribution:
         return self.by_device.get((entity.uuid, entity.instance.id if entity.instance else None), ())
 
 
+def may_be_gpu(resource: str, id_: str, resource_names: Iterable[str] = ()) -> bool:
+    """Whether a device of a plugin can be one that `attribute` has something to say of."""
+    by_name = resource.startswith(_OURS) or resource in resource_names
+    return by_name or id_.startswith(("GPU-", "MIG-", "nvidia"))
+
+
 def attribute(
     held: Iterable[Held],
     devices: Sequence[Device],

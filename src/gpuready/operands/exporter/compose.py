@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from gpuready.gpu.telemetry.model import Collection, ProcessUse
+from gpuready.node.kubelet.pod_resources import Holder
 from gpuready.operands.exporter.attribution import Attribution, Pairs, attribute
 from gpuready.operands.exporter.exposition import Family
 from gpuready.operands.exporter.families import (
@@ -14,6 +15,7 @@ from gpuready.operands.exporter.families import (
     pod_families,
     usage_inputs,
 )
+from gpuready.operands.exporter.holders import Holdings
 from gpuready.operands.exporter.self_metrics import Counted, own_families
 from gpuready.operands.exporter.usage import Use, shared_out
 
@@ -51,7 +53,7 @@ def families_of(
     return [
         *device_families(collection, attribution, look, memory, time),
         *(
-            pod_families(collection, attribution, look, memory, time, counted.holdings.since)
+            pod_families(collection, attribution, look, memory, time, _since(counted.holdings))
             if counted.holdings
             else ()
         ),
@@ -72,6 +74,10 @@ def uses_of(collection: Collection, known: Known, attribution: Attribution) -> t
 def without_samples(collection: Collection) -> Collection:
     """What still holds when a look is too old: which GPUs there are, and that nothing is known of them."""
     return replace(collection, samples=(), processes=(), activity=())
+
+
+def _since(holdings: Holdings) -> Mapping[Holder, float] | None:
+    return holdings.since if holdings.is_known else None
 
 
 def _share(process: ProcessUse) -> float | None:

@@ -13,6 +13,7 @@ import socket
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from gpuready.gpu.telemetry.fields import field_of, own_fields
 from gpuready.gpu.telemetry.history import Windows
@@ -23,7 +24,7 @@ from gpuready.node.inotify import Changes
 from gpuready.node.operand_records import EXPORTER, path_of
 from gpuready.node.root import Root, boot_id
 from gpuready.operands.exporter import jobs, pods
-from gpuready.operands.exporter.attribution import Pairs
+from gpuready.operands.exporter.attribution import Pairs, may_be_gpu
 from gpuready.operands.exporter.collector import Collector
 from gpuready.operands.exporter.compose import Known, families_of, without_samples
 from gpuready.operands.exporter.counters_file import CountersFile
@@ -32,6 +33,7 @@ from gpuready.operands.exporter.families import FB_USED, GPU_UTIL, Listed, Style
 from gpuready.operands.exporter.health import Facts, Health, judge
 from gpuready.operands.exporter.holders import Holders
 from gpuready.operands.exporter.listening import Listening
+from gpuready.operands.exporter.loop_errors import LoopErrors
 from gpuready.operands.exporter.page import Page
 from gpuready.operands.exporter.pod_labels import PodLabels
 from gpuready.operands.exporter.recorder import Recorder
@@ -55,6 +57,7 @@ def run(settings: Settings, root: Root, web: Web) -> bool:
 async def _run(settings: Settings, root: Root, web: Web) -> bool:
     daemon = Daemon(settings, root, web)
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(LoopErrors())
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
         loop.add_signal_handler(number, daemon.stop)
     loop.add_signal_handler(signal.SIGHUP, daemon.look_again)
@@ -83,8 +86,7 @@ class Daemon:
         self._making: asyncio.Task[None] | None = None
         self._asking: asyncio.Task[None] | None = None
         self._counters = CountersFile(settings, root)
-        socket_path = root.join(settings.kubelet_socket)
-        self._holders = Holders(socket_path, keep_s=settings.mapping_max_s) if settings.kubernetes else None
+        self._holders = _holders(settings, root) if settings.kubernetes else None
         self._allowed = [re.compile(pattern) for pattern in settings.pod_label_allowlist]
         records = root.join(settings.records_dir) if settings.records_dir else None
         self._recorder = Recorder(path_of(records, EXPORTER) if records else None, boot)
@@ -321,6 +323,11 @@ class Daemon:
                 next_step=self._health.next_step,
             )
         self._recorder.write(self._health, may_make=self._driver.is_wanted)
+
+
+def _holders(settings: Settings, root: Root) -> Holders:
+    wanted = partial(may_be_gpu, resource_names=settings.resource_names)
+    return Holders(root.join(settings.kubelet_socket), keep_s=settings.mapping_max_s, wanted=wanted)
 
 
 def _machine(settings: Settings) -> str:

@@ -162,7 +162,7 @@ def pod_families(
 ) -> list[Family]:
     """Who holds what, how much of it each pod uses, and for how long a device that is held does nothing.
 
-    held_since  monotonic, when each holder was first told of
+    held_since  monotonic, when each holder was first told of; None: nothing is known of holders
     """
     known = _Known(collection, style)
     extra = style.pod_extra
@@ -186,7 +186,7 @@ def pod_families(
     ]
     counts = [
         (labels_text(known.short(key)), len(attribution.by_device.get(key, ())))
-        for key in known.schedulable()
+        for key in (known.schedulable() if held_since is not None else ())
     ]
     used, unused = _usage(known, memory, 1.0), _rest(known, memory, 1.0)
     busy, idle_rest = _usage(known, time, 1.0), _rest(known, time, 1.0)

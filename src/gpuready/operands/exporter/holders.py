@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from gpuready.log import get_logger
-from gpuready.node.kubelet.pod_resources import Connection, Held, Holder, PodResourcesUnavailable
+from gpuready.node.kubelet.pod_resources import Connection, Held, Holder, PodResourcesUnavailable, Wanted
 
 log = get_logger("exporter.holders")
 
@@ -34,6 +34,11 @@ class Holdings:
     list_s: float = 0.0
     since: Mapping[Holder, float] = field(default_factory=dict)
 
+    @property
+    def is_known(self) -> bool:
+        """Whether anything is: the kubelet has answered, and not so long ago that it counts no longer."""
+        return self.taken_at is not None and not (self.problem and not self.held)
+
     def age_s(self, now: float) -> float | None:
         return None if self.taken_at is None else max(0.0, now - self.taken_at)
 
@@ -52,10 +57,11 @@ class Holders:
         socket: Path,
         *,
         keep_s: float,
+        wanted: Wanted = lambda resource, id_: True,
         lister: Lister | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._lister: Lister = lister or Connection(socket)
+        self._lister: Lister = lister or Connection(socket, wanted=wanted)
         self._keep_s = keep_s
         self._clock = clock
         self.now = Holdings()

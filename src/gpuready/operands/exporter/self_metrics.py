@@ -113,7 +113,7 @@ def _absent(collection: Collection) -> Family:
 def _mapping(attribution: Attribution, holdings: Holdings, now: float) -> list[Family]:
     age = holdings.age_s(now)
     reasons = Counter(each.reason for each in attribution.unknown)
-    if age is None or (holdings.problem and not holdings.held):
+    if not holdings.is_known:
         reasons[NO_MAPPING] += 1
     results = (("ok", holdings.lists), ("failed", holdings.failures))
     return [

@@ -18,6 +18,7 @@ from gpuready.operands.exporter.attribution import (
     Attribution,
     PodNames,
     attribute,
+    may_be_gpu,
     view_of,
 )
 from gpuready.operands.exporter.settings import EXCLUSIVE, FIRST, NONE, POD_VIEWS, VIRTUAL_GPUS
@@ -216,3 +217,18 @@ def test_uid_and_labels_of_a_pod_stand_beside_its_name():
     [pairs] = view_of(attribute([held("a", "GPU-0")], MIXED).holders_of(Entity(MIXED[0])), EXCLUSIVE, names)
 
     assert dict(pairs) == {**A, "pod_uid": "u1", "app": "x"}
+
+
+@pytest.mark.parametrize(
+    ("resource", "id_", "wanted"),
+    [
+        ("nvidia.com/gpu", "whatever", True),
+        ("example.com/big-gpu", "GPU-0::3", True),
+        ("example.com/slice", "MIG-1-2", True),
+        ("google.com/gpu", "nvidia1/gi2", True),
+        ("example.com/listed", "0000", True),
+        ("example.com/nic", "eth0", False),
+    ],
+)
+def test_devices_that_can_be_no_gpu_are_not_kept_in_memory(resource, id_, wanted):
+    assert may_be_gpu(resource, id_, ["example.com/listed"]) is wanted

@@ -61,7 +61,7 @@ def page(
     return render(
         [
             *device_families(collection, attribution, look, *uses),
-            *pod_families(collection, attribution, look, *uses, since),
+            *pod_families(collection, attribution, look, *uses, since or {}),
         ]
     ).decode()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,11 @@ from gpuready.gpu.tree import Tree
 from gpuready.node.kubelet.pod_resources import Held, PodResourcesUnavailable
 from gpuready.operands.exporter import pods
 from gpuready.operands.exporter.attribution import Attribution, attribute
+from gpuready.operands.exporter.compose import Known, families_of
 from gpuready.operands.exporter.exposition import render
+from gpuready.operands.exporter.families import Style
 from gpuready.operands.exporter.holders import Holders, Holdings
+from gpuready.operands.exporter.loop_errors import LoopErrors
 from gpuready.operands.exporter.self_metrics import Counted, own_families
 
 UID = "0a1b2c3d-1111-2222-3333-444455556666"
@@ -97,6 +101,36 @@ async def test_a_kubelet_that_is_back_is_believed_at_once(kubelet, holders):
     assert holders.now.problem == ""
     assert [each.holder.pod for each in holders.now.held] == ["b"]
     assert holders.now.list_s == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize(
+    ("holdings", "shown"),
+    [
+        pytest.param(Holdings(taken_at=100.0), True, id="the kubelet says that nobody holds it"),
+        pytest.param(Holdings(problem="Connection refused"), False, id="it has said nothing yet"),
+        pytest.param(Holdings(taken_at=100.0, problem="refused"), False, id="or too long ago"),
+    ],
+)
+def test_that_nobody_holds_a_gpu_is_only_said_by_who_knows(holdings, shown):
+    families = families_of(Collection((gpu(),)), Known(), Style(), Counted(holdings=holdings), 110.0)
+
+    assert ('gpuready_allocated_shares{gpu="0",UUID="GPU-0"} 0' in render(families).decode()) is shown
+
+
+async def test_a_socket_that_speaks_something_else_is_told_in_one_line_and_once(tmp_path, caplog):
+    asyncio.get_running_loop().set_exception_handler(LoopErrors())
+    socket = tmp_path / "kubelet.sock"
+    server = await asyncio.start_unix_server(lambda reader, writer: writer.write(b"\0\1junk" * 99), socket)
+    async with server:
+        holders = Holders(socket, keep_s=60)
+        for _ in range(3):
+            await holders.ask()
+        holders.close()
+
+    assert (holders.now.failures, holders.now.problem) == (3, "Connection lost")
+    warnings = [each for each in caplog.records if each.levelname in ("WARNING", "ERROR")]
+    assert [each.message for each in warnings] == ["a callback failed", "pods are not known anew"]
+    assert not any(each.exc_info for each in warnings)
 
 
 # --- files of the node ------------------------------------------------------------------------------------

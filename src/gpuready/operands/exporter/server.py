@@ -92,6 +92,7 @@ class Server:
         self.site = site
         self._listeners: list[asyncio.Server] = []
         self._open: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
+        self._idle: dict[asyncio.StreamWriter, None] = {}  # those that ask nothing, longest first
 
     async def listen(self, host: str, port: int, *, tls: ssl.SSLContext | None = None) -> int:
         """host "" means every address; returns the port, which is another one when 0 was asked for.
@@ -123,6 +124,7 @@ class Server:
         task = asyncio.current_task()
         assert task is not None
         self._open[writer] = task
+        self._make_room()
         _send_at_once(writer)
         if writer.get_extra_info("sslcontext") is None:
             # `drain` then waits until all is taken; below TLS it would wait for ever.
@@ -134,14 +136,24 @@ class Server:
             pass  # gone, asleep, or we are ending: nobody is there to be told
         finally:
             del self._open[writer]
+            self._idle.pop(writer, None)
             if writer.transport.get_write_buffer_size():
                 writer.transport.abort()
             writer.close()
 
+    def _make_room(self) -> None:
+        """Who keeps connections and asks nothing must not keep a scraper out."""
+        if len(self._open) > MOST_CONNECTIONS and self._idle:
+            longest = next(iter(self._idle))
+            del self._idle[longest]
+            longest.transport.abort()
+
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """One request and its answer; True when another may follow."""
+        self._idle[writer] = None
         async with asyncio.timeout(IDLE_S):
             first = await reader.read(1)
+        self._idle.pop(writer, None)
         if not first:
             return False
         async with asyncio.timeout(HEAD_S):

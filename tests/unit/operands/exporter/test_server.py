@@ -222,7 +222,7 @@ async def test_two_scrapers_read_the_same_bytes(server):
     assert len({body for _, _, body in answers}) == 1
 
 
-async def test_too_many_connections_are_refused_and_told(server, monkeypatch):
+async def test_whoever_keeps_connections_and_asks_nothing_keeps_no_scraper_out(server, monkeypatch):
     monkeypatch.setattr(serving, "MOST_CONNECTIONS", 2)
     port = await server.listen("127.0.0.1", 0)
     idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
@@ -230,8 +230,26 @@ async def test_too_many_connections_are_refused_and_told(server, monkeypatch):
         writer.write(b"GET /health HTTP/1.1\r\n\r\n")
         await reader.readuntil(b"OK\n")
 
-    assert (await ask(port, "/health"))[::2] == (503, b"too many connections\n")
+    assert (await ask(port, "/health"))[::2] == (200, b"OK\n")
+
+    oldest, newer = (reader for reader, _ in idle)
+    assert await oldest.read() == b""
+    assert not newer.at_eof()
     for _, writer in idle:
+        writer.close()
+
+
+async def test_more_connections_that_all_ask_are_refused_and_told(server, monkeypatch):
+    monkeypatch.setattr(serving, "MOST_CONNECTIONS", 2)
+    port = await server.listen("127.0.0.1", 0)
+    asking = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+    for _, writer in asking:
+        writer.write(b"GET /health HT")  # and no more of it
+    while server._idle or len(server._open) < 2:
+        await asyncio.sleep(0)
+
+    assert (await ask(port, "/health"))[::2] == (503, b"too many connections\n")
+    for _, writer in asking:
         writer.close()
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from gpuready.chain.verdict import State
 from gpuready.errors import GPUReadyError
@@ -105,25 +106,38 @@ def _without_values(facts: Facts) -> Health | None:
 
 
 def _without_some(facts: Facts) -> Health | None:
+    """The first that keeps some away, with the others among its details: none hides another."""
+    found = list(_each_that_lacks(facts))
+    if not found:
+        return None
+    first, *others = found
+    details = [line for other in others for line in (other.message, *other.details)]
+    return replace(first, details=(*first.details, *details))
+
+
+def _each_that_lacks(facts: Facts) -> Iterator[Health]:
     seen = facts.collection
     if seen is not None and seen.engine is not None and (health := _without_dcgm(seen.engine)):
-        return health
+        yield health
     if seen is not None and seen.silent:
         message = f"{len(seen.silent)} of {_known(seen)} GPUs do not answer, their values are absent"
-        return Health(State.DEGRADED, "GpuSilent", message, _LOOK_AT_GPU, _silent_lines(seen))
+        yield Health(State.DEGRADED, "GpuSilent", message, _LOOK_AT_GPU, _silent_lines(seen))
     if facts.kept:
         message = f"the counters' file is not taken up, the last good one is used: {facts.kept}"
-        return Health(State.DEGRADED, "CountersKept", message, "gpuready exporter lint FILE tells more")
+        yield Health(State.DEGRADED, "CountersKept", message, "gpuready exporter lint FILE tells more")
     if facts.rejected:
-        message = f"{len(facts.rejected)} lines of the counters' CSV are not used"
-        step = "correct them; gpuready exporter lint FILE checks it"
-        shown = facts.rejected[:_MOST_LINES]
-        more = (f"and {len(facts.rejected) - _MOST_LINES} more",) if len(facts.rejected) > _MOST_LINES else ()
-        return Health(State.DEGRADED, "CountersRejected", message, step, (*shown, *more))
+        yield _with_rejected(facts.rejected)
     if facts.pods:
         message = f"the kubelet does not tell which pods hold GPUs: {facts.pods}"
-        return Health(State.DEGRADED, "PodsNotKnown", message, "what it said last is kept; is it up?")
-    return None
+        yield Health(State.DEGRADED, "PodsNotKnown", message, "what it said last is kept; is it up?")
+
+
+def _with_rejected(rejected: Sequence[str]) -> Health:
+    lines = "1 line" if len(rejected) == 1 else f"{len(rejected)} lines"
+    message = f"{lines} of the counters' CSV cannot be used"
+    step = "correct them; gpuready exporter lint FILE checks it"
+    more = (f"and {len(rejected) - _MOST_LINES} more",) if len(rejected) > _MOST_LINES else ()
+    return Health(State.DEGRADED, "CountersRejected", message, step, (*rejected[:_MOST_LINES], *more))
 
 
 def _without_dcgm(engine: Engine) -> Health | None:

@@ -124,7 +124,7 @@ TAKEN = GPUReadyError("cannot listen on port 9400", why="another program holds i
             Facts(collection=Collection(TWO), rejected=("line 4 (X): too many parts",)),
             State.DEGRADED,
             "CountersRejected",
-            "line 4 (X): too many parts",
+            "1 line of the counters' CSV cannot be used",
             id="a bad line",
         ),
         pytest.param(
@@ -143,6 +143,22 @@ def test_the_first_thing_that_is_the_matter_is_named(facts, state, reason, words
     assert words in health.text or words in health.message
     assert health.serves == (state in (State.OK, State.DEGRADED))
     assert state in (State.OK, State.WAITING) or health.next_step
+
+
+def test_none_that_lacks_something_hides_another():
+    away = replace(ENGINE, samples=0, problem=AWAY)
+    seen = Collection(TWO, silent=(SILENT,), engine=away)
+
+    health = judge(Facts(collection=seen, rejected=("line 4 (X): too many parts",), pods="refused"))
+
+    assert health.reason == "DcgmUnavailable"
+    assert health.details == (
+        "1 of 2 GPUs do not answer, their values are absent",
+        "GPU 1 (GPU-1): no answer within 5 s",
+        "1 line of the counters' CSV cannot be used",
+        "line 4 (X): too many parts",
+        "the kubelet does not tell which pods hold GPUs: refused",
+    )
 
 
 # --- the record -------------------------------------------------------------------------------------------

@@ -27,6 +27,9 @@ class DriverWish(Base, frozen=True, kw_only=True):
     trouble: Annotated[
         ConfigError | None, doc("What keeps the driver container from bringing the driver asked for.")
     ] = None
+    kept_away: Annotated[
+        ConfigError | None, doc("Which taint of this node the operand's DaemonSet does not tolerate.")
+    ] = None
 
 
 class DevicePluginWish(Base, frozen=True, kw_only=True):

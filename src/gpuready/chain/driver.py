@@ -108,6 +108,7 @@ class DriverFacts:
     container_evidence   files that a driver container of this boot left (pid file, state, .driver-ctr-ready)
     container_finished   the driver container's startup probe has succeeded in this boot
     trouble              what the control plane knows of the driver's pod: OUTDATED or POD_FAILING
+    kept_away            the taint for which no pod of the driver comes here
     """
 
     pci_addresses: tuple[str, ...] = ()
@@ -120,6 +121,7 @@ class DriverFacts:
     container_finished: bool = False
     nvml: NvmlAnswer = NvmlAnswer()
     trouble: Problem | None = None
+    kept_away: Problem | None = None
 
 
 def owner_of(facts: DriverFacts) -> Owner:
@@ -296,6 +298,10 @@ def _installing(facts: DriverFacts, detail: str) -> Verdict:
     if facts.trouble and facts.trouble.reason == POD_FAILING:
         text, step = facts.trouble.message, facts.trouble.next_step
         return _verdict(State.BROKEN, POD_FAILING, text, evidence=(_module_line(facts),), next_step=step)
+    if kept := facts.kept_away:
+        return _verdict(
+            State.BROKEN, kept.reason, kept.message, evidence=(_module_line(facts),), next_step=kept.next_step
+        )
     seen = facts.container_evidence or (f"nothing in {facts.container.root} yet",)
     return _verdict(
         State.WAITING,

@@ -259,6 +259,14 @@ class Caches:
     def drivers_on(self, node: str) -> list[Pod]:
         return self.own_pods.by_index(_BY_NODE, f"{DRIVER}/{node}")
 
+    def driver_sets(self) -> list[dict[str, Any]]:
+        """The driver's DaemonSets, one for each pool of nodes."""
+        return [
+            obj
+            for obj in self.owned["DaemonSet"].values()
+            if obj["metadata"]["labels"].get(names.OPERAND_LABEL) == DRIVER
+        ]
+
     def find_owned(self, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
         return self.cache_of(kind).get(f"{namespace}/{name}" if namespace else name)
 

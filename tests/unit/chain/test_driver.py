@@ -18,6 +18,7 @@ from gpuready.chain.driver import (
     Owner,
     Probe,
 )
+from gpuready.chain.kept_away import kept_away
 from gpuready.chain.verdict import State
 
 SEARCHED = ("/usr/lib64", "/usr/lib/x86_64-linux-gnu")
@@ -372,3 +373,15 @@ def test_a_driver_pod_that_fails_is_no_driver_that_is_being_installed() -> None:
 
     assert (verdict.state, verdict.reason) == (State.BROKEN, "DriverPodFailing")
     assert (verdict.message, verdict.next_step) == (FAILING.message, FAILING.next_step)
+
+
+def test_a_driver_whose_pod_a_taint_keeps_away_is_broken_with_the_toleration() -> None:
+    kept = kept_away("driver", "nvidia-driver-daemonset", ["team=ml:NoSchedule"])
+
+    verdict = driver.judge(in_container(**{**BARE, "container_finished": False}, kept_away=kept))
+
+    assert (verdict.state, verdict.reason) == (State.BROKEN, "OperandKeptAway")
+    assert "nvidia-driver-daemonset does not tolerate team=ml:NoSchedule" in verdict.message
+    assert '{key: team, operator: Equal, value: "ml", effect: NoSchedule}' in verdict.next_step
+    assert driver.judge(in_container(kept_away=kept)).state is State.OK, "one that works stays"
+    assert driver.judge(facts(kept_away=kept)).state is State.OK, "a host's driver needs no pod"

@@ -11,14 +11,16 @@ from gpuready import names
 from gpuready.api.policy import parse_policy
 from gpuready.controller.nodes.asked import Asked
 from gpuready.controller.nodes.spec import SpecInputs, spec_of
-from gpuready.kube.trimmed import Metadata, Node, NodeSpec, Taint
+from gpuready.kube.trimmed import Metadata, Node, NodeSpec, Pod, Taint
 from gpuready.operands.contract import REFERENCE_MISSING, Refusal
 
 MISSING = Refusal(REFERENCE_MISSING, "there is no Secret gpu-operator/site", "create the Secret site")
 SETS = {"device-plugin": "nvidia-device-plugin-daemonset", "toolkit": "nvidia-container-toolkit-daemonset"}
 
 
-def told(held_back: dict[str, Refusal], *, runs: str = "", taints: Sequence[Taint] = ()) -> dict[str, Any]:
+def told(
+    held_back: dict[str, Refusal], *, runs: str = "", taints: Sequence[Taint] = (), driver_pods: Any = ()
+) -> dict[str, Any]:
     """GPUNode.spec of a GPU node. runs: first word of the command in the pods that are there, "" = none."""
     policy = parse_policy({"metadata": {"name": "p"}, "spec": {}})
     labels = {names.NFD_PCI_LABELS[0]: "true", names.GPU_PRESENT: "true"}
@@ -30,10 +32,16 @@ def told(held_back: dict[str, Refusal], *, runs: str = "", taints: Sequence[Tain
         None,
         SpecInputs(
             source=None,
-            driver_pods=(),
+            driver_pods=driver_pods,
             find_daemonset=lambda name: daemonset if name in SETS.values() else None,
+            driver_sets=[driver_set("other", "else"), driver_set("mine", "true")],
         ),
     )
+
+
+def driver_set(name: str, selects: str) -> dict[str, Any]:
+    spec = {"template": {"spec": {"nodeSelector": {names.GPU_PRESENT: selects}}}}
+    return {"metadata": {"name": name}, "spec": spec}
 
 
 @pytest.mark.parametrize("operand", SETS)
@@ -72,3 +80,18 @@ def test_a_node_is_told_which_taint_keeps_an_operand_away(operand):
     assert f"DaemonSet {SETS[operand]} does not tolerate team=ml:NoSchedule" in kept["keptAway"]["message"]
     assert "spec.daemonsets.tolerations" in kept["keptAway"]["nextStep"]
     assert "keptAway" not in told({}, runs="gpuready")[block]
+
+
+def test_a_node_is_told_which_taint_keeps_its_driver_away():
+    taints = [Taint(key="team", value="ml", effect="NoSchedule")]
+
+    kept = told({}, taints=taints)["driver"]["keptAway"]
+
+    assert kept["reason"] == "OperandKeptAway"
+    assert (
+        "the driver cannot run here: DaemonSet mine does not tolerate team=ml:NoSchedule" in kept["message"]
+    )
+    assert "spec.daemonsets.tolerations" in kept["nextStep"]
+    assert "keptAway" not in told({})["driver"]
+    there = [Pod(metadata=Metadata(name="driver-1"))]
+    assert "keptAway" not in told({}, taints=taints, driver_pods=there)["driver"], "a pod that is there stays"

@@ -146,14 +146,17 @@ class NodesLoop(Loop):
             source=self._config_source(policy),
             driver_pods=self._caches.drivers_on(node.metadata.name),
             find_daemonset=lambda name: self._caches.find_owned("DaemonSet", self._caches.namespace, name),
+            driver_sets=self._caches.driver_sets(),
             grant=self._turns.grant_for(node, policy, summary),
         )
         spec = spec_of(node, self._asked_by(policy), summary, inputs)
         seen = self._caches.own_pods.synced and self._caches.owned["DaemonSet"].synced
         if summary is not None and not seen:
             # A driver's pod that we may not see says nothing new about its driver.
-            spec["driver"].pop("trouble", None)
-            spec["driver"] |= {k: v for k, v in summary.spec.get("driver", {}).items() if k == "trouble"}
+            told = summary.spec.get("driver") or {}
+            for key in ("trouble", "keptAway"):
+                spec["driver"].pop(key, None)
+                spec["driver"] |= {key: told[key]} if key in told else {}
         return spec
 
     def _asked_by(self, policy: ClusterPolicy) -> Asked:

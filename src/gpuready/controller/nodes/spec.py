@@ -27,12 +27,14 @@ class SpecInputs:
     source          None when the policy names no ConfigMap
     driver_pods     those on this node
     find_daemonset  by name, in the operator's namespace
+    driver_sets     the DaemonSets of the driver, one for each pool of nodes
     grant           of the node's request; None leaves what was granted
     """
 
     source: ConfigSource | None
     driver_pods: Sequence[Pod]
     find_daemonset: Callable[[str], Mapping[str, Any] | None]
+    driver_sets: Sequence[Mapping[str, Any]] = ()
     grant: Grant | None = None
 
 
@@ -65,7 +67,20 @@ def spec_of(node: Node, asked: Asked, summary: GPUNodeSummary | None, inputs: Sp
         wish = spec.get(section) or {}
         if found and (wish.get("enabled") or wish.get("original")):
             spec[section] = {**wish, "keptAway": found}
+    if kept := _driver_kept_away(node, labels, inputs):
+        spec["driver"]["keptAway"] = kept
     return spec
+
+
+def _driver_kept_away(node: Node, labels: Mapping[str, str], inputs: SpecInputs) -> Spec | None:
+    """Of the DaemonSet that would serve this node; a pod that is there stays."""
+    if any(not pod.metadata.deleting for pod in inputs.driver_pods):
+        return None
+    for daemonset in inputs.driver_sets:
+        wanted = daemonset["spec"]["template"]["spec"].get("nodeSelector") or {}
+        if all(labels.get(key) == value for key, value in wanted.items()):
+            return kept_away_from(node, "driver", daemonset["metadata"]["name"], daemonset)
+    return None
 
 
 def _driver_trouble(

@@ -77,7 +77,9 @@ class Judgement:
 
 def judge(view: View) -> Judgement:
     """All links of this node. "reporting" is judged from outside, by those who do or do not hear from us."""
-    driver_verdict = driver.judge(replace(view.driver, trouble=view.wishes.driver_trouble))
+    driver_verdict = driver.judge(
+        replace(view.driver, trouble=view.wishes.driver_trouble, kept_away=view.wishes.driver_kept_away)
+    )
     toolkit_verdict = toolkit.judge(_toolkit_facts(view, driver_verdict))
     verdicts = (
         discovery.judge(_discovery_facts(view)),

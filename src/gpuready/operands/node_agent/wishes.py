@@ -27,6 +27,7 @@ class Wishes:
 
     driver_enabled: bool | None = None
     driver_trouble: Problem | None = None
+    driver_kept_away: Problem | None = None
     plugin_enabled: bool = False
     original_plugin: bool = False
     plugin_refused: Problem | None = None
@@ -49,6 +50,7 @@ def wishes_of(spec: Mapping[str, Any] | None, *, generation: int, boot_id: str) 
     return Wishes(
         driver_enabled=bool(driver.get("enabled", True)),
         driver_trouble=Problem.from_json(driver.get("trouble")),
+        driver_kept_away=Problem.from_json(driver.get("keptAway")),
         plugin_enabled=bool(plugin.get("enabled")),
         original_plugin=bool(plugin.get("original")),
         plugin_refused=Problem.from_json(plugin.get("refused")),

@@ -102,7 +102,8 @@ def _followed(
     sets = _daemonsets(plan, look, changed, left)
     moved = pods.pod_changes(sets, _labelled(look.nodes, outlooks), look.own_pods)
     found = {each.name: each.desired for each in sets if each.desired is not None}
-    told = replace(around, asked=Asked.of(policy, plan.refusals))
+    drivers = [each.desired for each in sets if each.operand == pods.DRIVER and each.desired is not None]
+    told = replace(around, asked=Asked.of(policy, plan.refusals), driver_sets=drivers)
     wishes = [nodes.gpu_node_change(each, told, found.get) for each in outlooks]
     refusal = plan.agent_refusal
     return Forecast(
@@ -137,7 +138,13 @@ def _surroundings(policy: ClusterPolicy, look: Look) -> Surroundings:
             by_node.setdefault(read.node_name, []).append(read)
     # Where nobody can look, a host without a driver is the likeliest; `_remarks` says so.
     return Surroundings(
-        Asked.of(policy, {}), _config_source(policy, look), by_node, "none" if look.offline else ""
+        Asked.of(policy, {}),
+        _config_source(policy, look),
+        by_node,
+        driver_sets=[
+            obj for obj in look.owned if obj["kind"] == "DaemonSet" and pruning.operand_of(obj) == pods.DRIVER
+        ],
+        assumed_driver="none" if look.offline else "",
     )
 
 

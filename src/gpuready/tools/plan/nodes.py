@@ -40,12 +40,14 @@ class Surroundings:
     asked            of every node alike by the policy
     source           the ConfigMap that the policy names for the device plugin
     driver_pods      of every node, by its name
+    driver_sets      the DaemonSets of the driver
     assumed_driver   driver owner of a node that nobody has looked at; "" leaves it open
     """
 
     asked: Asked
     source: ConfigSource | None
     driver_pods: Mapping[str, Sequence[Pod]]
+    driver_sets: Sequence[Object] = ()
     assumed_driver: str = ""
 
 
@@ -108,6 +110,7 @@ def wish_of(
         source=around.source,
         driver_pods=around.driver_pods.get(node.metadata.name, ()),
         find_daemonset=find_daemonset,
+        driver_sets=around.driver_sets,
     )
     return spec_of(node, around.asked, summary, inputs)
 

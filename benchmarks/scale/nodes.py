@@ -24,11 +24,13 @@ async def create_nodes(client: SimClient, count: int, *, first: int = 0, agents:
     """`count` nodes, each with the pod of its node agent unless told otherwise."""
 
     async def create(number: int) -> None:
-        await client.create(NODES, _node(number))
+        await client.create(NODES, gpu_node(number))
         if not agents:
             return
-        await client.create(PODS, _agent_pod(number))
-        await client.merge_patch(PODS, f"{AGENT}-{number:05}", _pod_status(), NAMESPACE, subresource="status")
+        pod = agent_pod(number)
+        await client.create(PODS, pod)
+        status = {"status": pod["status"]}
+        await client.merge_patch(PODS, pod["metadata"]["name"], status, NAMESPACE, subresource="status")
 
     await _in_flight(create, range(first, first + count))
 
@@ -45,7 +47,8 @@ async def _in_flight(work: Callable[[int], Awaitable[None]], numbers: Iterable[i
             group.create_task(worker())
 
 
-def _node(number: int) -> Object:
+def gpu_node(number: int) -> Object:
+    """As a kubelet and NFD leave it; all are alike but for their names."""
     name = node_name(number)
     features = {f"feature.node.kubernetes.io/cpu-cpuid.FEATURE{index:02}": "true" for index in range(50)}
     versions = {
@@ -118,13 +121,14 @@ def _condition(kind: str, status: str, reason: str) -> Object:
     }
 
 
-def _agent_pod(number: int) -> Object:
+def agent_pod(number: int) -> Object:
     labels = {"app": AGENT, "gpuready.dev/operand": "node-agent"}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": f"{AGENT}-{number:05}", "namespace": NAMESPACE, "labels": labels},
         "spec": {"nodeName": node_name(number), "containers": [{"name": "node-agent", "image": "gpuready"}]},
+        "status": _pod_status(),
     }
 
 
@@ -138,4 +142,4 @@ def _pod_status() -> Object:
         "imageID": "gpuready",
         "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}},
     }
-    return {"status": {"phase": "Running", "conditions": [ready], "containerStatuses": [container]}}
+    return {"phase": "Running", "conditions": [ready], "containerStatuses": [container]}

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from gpuready import names
+from gpuready.controller.kept import decode_own_node, decode_own_pod
 from gpuready.controller.nfd import is_nfd_worker
 from gpuready.controller.nodes.summary import GPUNodeSummary, decode_gpunode
 from gpuready.kube import resources
@@ -18,7 +20,7 @@ from gpuready.kube.client import KubeClient
 from gpuready.kube.contact import Contact
 from gpuready.kube.errors import Unreachable
 from gpuready.kube.resources import Resource
-from gpuready.kube.trimmed import Node, Pod, decode_node, decode_pod
+from gpuready.kube.trimmed import Node, Pod
 from gpuready.kube.wire import key_of
 
 # The kinds our manifests use: hand edits on them are seen, and what is no longer wanted is found.
@@ -37,44 +39,14 @@ OWNED_KINDS: tuple[Resource, ...] = (
 SERVICE_MONITORS_CRD = f"{resources.SERVICE_MONITORS.plural}.{resources.SERVICE_MONITORS.group}"
 
 AGENT, DRIVER = "node-agent", "driver"
-_BY_NODE = "operand/node"
-_KEPT_LABELS = ("app", names.OPERAND_LABEL, names.DRIVER_CONFIG_LABEL)
 
 
 def operand_of(pod: Pod) -> str:
     return pod.metadata.labels.get(names.OPERAND_LABEL, "")
 
 
-def decode_own_pod(raw: bytes) -> Pod:
-    """Only what a verdict needs: there are as many of these as nodes, and more."""
-    pod = decode_pod(raw)
-    meta = pod.metadata
-    meta.labels = {key: meta.labels[key] for key in _KEPT_LABELS if key in meta.labels}
-    meta.annotations, meta.owner_references = {}, []
-    ready = pod.condition("Ready")
-    return Pod(
-        metadata=meta,
-        node_name=pod.node_name,
-        phase=pod.phase,
-        conditions=[ready] if ready else [],
-        containers=pod.containers,
-        init_containers=pod.init_containers,
-        controller=pod.controller,
-    )
-
-
-# What NFD knows of a CPU is most of what a node's labels hold, and no decision of ours asks for it.
-_LEFT_OUT_LABELS = f"{names.NFD_PREFIX}cpu-"
-
-
-def _decode_own_node(raw: bytes) -> Node:
-    """Without what only the scheduler and users ask for: capacities, addresses, the kubelet's own worries."""
-    node = decode_node(raw)
-    meta, status = node.metadata, node.status
-    meta.labels = {key: value for key, value in meta.labels.items() if not key.startswith(_LEFT_OUT_LABELS)}
-    status.conditions = [c for c in status.conditions if c.type in ("Ready", names.GPU_READY_CONDITION)]
-    status.capacity, status.allocatable, status.addresses = {}, {}, []
-    return node
+def _nodes_of(operand: str, pod: Pod) -> list[str]:
+    return [pod.node_name] if pod.node_name and operand_of(pod) == operand else []
 
 
 class _Name(msgspec.Struct, rename="camel"):
@@ -151,11 +123,12 @@ class Caches:
             decode=decode_own_pod,
             contact=contact,
         )
-        own_pods.add_index(_BY_NODE, lambda pod: [f"{operand_of(pod)}/{pod.node_name}"])
+        for operand in (AGENT, DRIVER):
+            own_pods.add_index(operand, partial(_nodes_of, operand))
         return cls(
             namespace=namespace,
             policies=WatchCache(client, resources.CLUSTER_POLICIES, contact=contact),
-            nodes=WatchCache(client, resources.NODES, decode=_decode_own_node, contact=contact),
+            nodes=WatchCache(client, resources.NODES, decode=decode_own_node, contact=contact),
             gpu_nodes=WatchCache(client, resources.GPU_NODES, decode=decode_gpunode, contact=contact),
             own_pods=own_pods,
             configmaps=WatchCache(client, resources.CONFIGMAPS, namespace=namespace, contact=contact),
@@ -254,10 +227,10 @@ class Caches:
         return not all(cache.synced for cache in self.nfd) or bool(self.nfd_workers())
 
     def agents_on(self, node: str) -> list[Pod]:
-        return self.own_pods.by_index(_BY_NODE, f"{AGENT}/{node}")
+        return self.own_pods.by_index(AGENT, node)
 
     def drivers_on(self, node: str) -> list[Pod]:
-        return self.own_pods.by_index(_BY_NODE, f"{DRIVER}/{node}")
+        return self.own_pods.by_index(DRIVER, node)
 
     def driver_sets(self) -> list[dict[str, Any]]:
         """The driver's DaemonSets, one for each pool of nodes."""

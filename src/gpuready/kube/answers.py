@@ -10,18 +10,18 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import TypeVar, cast
 
-import aiohttp
 import msgspec
 
 from gpuready.kube import wire
 from gpuready.kube.errors import Unreachable, error_of
+from gpuready.kube.lean_http import aiohttp
 from gpuready.kube.wire import Decode, WatchEvent
 from gpuready.log import get_logger
 
 T = TypeVar("T")
 log = get_logger("kube.client")
 
-# No honest answer is larger: a page holds 500 objects, and etcd takes none above 1.5 MiB.
+# No honest answer is larger: a page holds a hundred objects, and etcd takes none above 1.5 MiB.
 MAX_ANSWER_BYTES = 128 << 20
 MAX_ERROR_BYTES = 64 << 10
 _RIGHT_SERVER = (

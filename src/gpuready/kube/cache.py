@@ -78,7 +78,7 @@ class WatchCache(Generic[T]):
         self._objects: dict[str, T] = {}
         self._handlers: list[Handler[T]] = []
         self._indexers: dict[str, Index[T]] = {}
-        self._indices: dict[str, dict[str, dict[str, T]]] = {}
+        self._indices: dict[str, dict[str, tuple[str, ...]]] = {}  # value -> keys
         self._version = ""
         self._synced = asyncio.Event()
         self._answered = asyncio.Event()
@@ -99,7 +99,7 @@ class WatchCache(Generic[T]):
         return len(self._objects)
 
     def by_index(self, index: str, value: str) -> list[T]:
-        return list(self._indices[index].get(value, {}).values())
+        return [self._objects[key] for key in self._indices[index].get(value, ())]
 
     @property
     def synced(self) -> bool:
@@ -122,7 +122,7 @@ class WatchCache(Generic[T]):
             self._tell([handler], None, obj)
 
     def add_index(self, name: str, index: Index[T]) -> None:
-        """Make `by_index(name, value)` answer with the objects for which `index` yields that value."""
+        """Make `by_index(name, value)` answer with the few objects for which `index` yields that value."""
         self._indexers[name] = index
         self._indices[name] = {}
         for key, obj in self._objects.items():
@@ -253,14 +253,17 @@ class WatchCache(Generic[T]):
         self._tell(self._handlers, old, None)
 
     def _enter(self, name: str, key: str, obj: T) -> None:
+        index = self._indices[name]
         for value in self._indexers[name](obj):
-            self._indices[name].setdefault(value, {})[key] = obj
+            index[value] = (*index.get(value, ()), key)
 
     def _leave(self, name: str, key: str, obj: T) -> None:
         index = self._indices[name]
         for value in self._indexers[name](obj):
-            index.get(value, {}).pop(key, None)
-            if not index.get(value):
+            left = tuple(each for each in index.get(value, ()) if each != key)
+            if left:
+                index[value] = left
+            else:
                 index.pop(value, None)
 
     def _tell(self, handlers: list[Handler[T]], old: T | None, new: T | None) -> None:

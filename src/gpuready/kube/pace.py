@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 AT_ONCE = 20  # writes before the pace counts: more than any roll-out needs of one object
 THEN_EVERY_S = 2.0
+_FEW = 64  # keys that are not worth forgetting
 
 
 class Pace:
@@ -18,8 +19,9 @@ class Pace:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        # When the key has all its writes back; those in the past say nothing and are forgotten.
+        # When the key has all its writes back; those in the past say nothing and are forgotten in time.
         self._whole_at: dict[str, float] = {}
+        self._forget_at = _FEW
 
     def wait_s(self, key: str) -> float:
         """Seconds until this key may be written; 0 = now."""
@@ -28,5 +30,7 @@ class Pace:
 
     def wrote(self, key: str) -> None:
         now = self._clock()
-        self._whole_at = {each: at for each, at in self._whole_at.items() if at > now}
+        if len(self._whole_at) >= self._forget_at:  # not at each of thousands of writes
+            self._whole_at = {each: at for each, at in self._whole_at.items() if at > now}
+            self._forget_at = max(_FEW, 2 * len(self._whole_at))
         self._whole_at[key] = max(now, self._whole_at.get(key, 0.0)) + THEN_EVERY_S

@@ -15,11 +15,6 @@ from contextlib import asynccontextmanager, nullcontext
 from datetime import UTC, datetime
 from typing import Any
 
-import aiohttp
-from aiohttp import AddrInfoType
-from aiohttp.connector import Connection
-from aiohttp.tracing import Trace
-
 from gpuready import names
 from gpuready.errors import ApiError
 from gpuready.kube.access import Access, NoAccess
@@ -27,6 +22,7 @@ from gpuready.kube.answers import body_of, raise_for_status
 from gpuready.kube.certificate import why_untrusted
 from gpuready.kube.errors import Away, Cut, Unauthorized, Unreachable
 from gpuready.kube.fence import Fence, Fenced
+from gpuready.kube.lean_http import aiohttp
 from gpuready.kube.patience import Patience
 from gpuready.kube.requests import UNREACHABLE, Observer, name_of
 
@@ -236,8 +232,8 @@ class _Connector(aiohttp.TCPConnector):
         self._writing: set[asyncio.Transport] = set()
 
     async def connect(
-        self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout
-    ) -> Connection:
+        self, req: aiohttp.ClientRequest, traces: list[aiohttp.tracing.Trace], timeout: aiohttp.ClientTimeout
+    ) -> aiohttp.connector.Connection:
         connection = await super().connect(req, traces, timeout)
         if self._fence is not None and req.method != "GET":
             if not self._fence.is_open:
@@ -246,7 +242,7 @@ class _Connector(aiohttp.TCPConnector):
             self._note(connection)
         return connection
 
-    def _note(self, connection: Connection) -> None:
+    def _note(self, connection: aiohttp.connector.Connection) -> None:
         transport = connection.transport
         if transport is not None:
             self._writing.add(transport)
@@ -257,7 +253,7 @@ class _Connector(aiohttp.TCPConnector):
             transport.abort()
 
 
-def _resetting_socket(address: AddrInfoType) -> socket.socket:
+def _resetting_socket(address: aiohttp.AddrInfoType) -> socket.socket:
     family, kind, protocol, *_ = address
     made = socket.socket(family, kind, protocol)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -1,7 +1,7 @@
 """What we keep of Nodes, Pods, DaemonSets and ConfigMaps: a few fields, with strings shared between objects.
 
-A Node of 14 KB of JSON costs about 8 KB here; fields that nobody reads are skipped by the decoder without
-being built. `decode_node` and its siblings are the `decode` of a WatchCache.
+Fields that nobody reads are skipped by the decoder without being built. Equal texts and maps are one object:
+nobody may change a map that comes from here. `decode_node` and its siblings are the `decode` of a WatchCache.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class OwnerReference(msgspec.Struct, gc=False, rename="camel"):
     controller: bool = False
 
 
-class Metadata(msgspec.Struct, rename="camel"):
+class Metadata(msgspec.Struct, gc=False, rename="camel"):
     name: str = ""
     namespace: str = ""
     uid: str = ""
@@ -34,12 +34,12 @@ class Metadata(msgspec.Struct, rename="camel"):
     deletion_timestamp: str | None = None
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
-    owner_references: list[OwnerReference] = []
+    owner_references: tuple[OwnerReference, ...] = ()
 
     def __post_init__(self) -> None:
         self.namespace = shared(self.namespace)
-        self.labels = _shared_map(self.labels)
-        self.annotations = _shared_map(
+        self.labels = shared_map(self.labels)
+        self.annotations = shared_map(
             {key: value for key, value in self.annotations.items() if key.startswith(KEPT_ANNOTATIONS)}
         )
 
@@ -76,7 +76,7 @@ class Taint(msgspec.Struct, gc=False, frozen=True):
     effect: str = ""
 
 
-class NodeSpec(msgspec.Struct, rename="camel"):
+class NodeSpec(msgspec.Struct, gc=False, rename="camel"):
     unschedulable: bool = False
     taints: list[Taint] = []
 
@@ -102,7 +102,7 @@ class NodeAddress(msgspec.Struct, gc=False):
     address: str = ""
 
 
-class NodeStatus(msgspec.Struct, rename="camel"):
+class NodeStatus(msgspec.Struct, gc=False, rename="camel"):
     conditions: list[Condition] = []
     capacity: dict[str, str] = {}
     allocatable: dict[str, str] = {}
@@ -110,11 +110,11 @@ class NodeStatus(msgspec.Struct, rename="camel"):
     node_info: NodeInfo = msgspec.field(default_factory=NodeInfo)
 
     def __post_init__(self) -> None:
-        self.capacity = _shared_map(self.capacity)
-        self.allocatable = _shared_map(self.allocatable)
+        self.capacity = shared_map(self.capacity)
+        self.allocatable = shared_map(self.allocatable)
 
 
-class Node(msgspec.Struct):
+class Node(msgspec.Struct, gc=False):
     metadata: Metadata
     spec: NodeSpec = msgspec.field(default_factory=NodeSpec)
     status: NodeStatus = msgspec.field(default_factory=NodeStatus)
@@ -131,7 +131,7 @@ class Node(msgspec.Struct):
 # --- Pod ------------------------------------------------------------------------------------------------
 
 
-class ContainerStatus(msgspec.Struct, rename="camel"):
+class ContainerStatus(msgspec.Struct, gc=False, rename="camel"):
     name: str = ""
     ready: bool = False
     restart_count: int = 0
@@ -143,7 +143,7 @@ class ContainerStatus(msgspec.Struct, rename="camel"):
     image: str = ""
 
 
-class Pod(msgspec.Struct):
+class Pod(msgspec.Struct, gc=False):
     metadata: Metadata
     node_name: str = ""
     phase: str = ""
@@ -268,7 +268,7 @@ def decode_pod(raw: bytes) -> Pod:
         reason=shared(wire.status.reason),
         message=wire.status.message,
         limits=_extended_limits(wire.spec),
-        node_selector=_shared_map(wire.spec.node_selector),
+        node_selector=shared_map(wire.spec.node_selector),
         conditions=wire.status.conditions,
         containers=[_container_status(each) for each in wire.status.container_statuses],
         init_containers=[_container_status(each) for each in wire.status.init_container_statuses],
@@ -327,6 +327,11 @@ _pool: dict[Hashable, Any] = {}
 H = TypeVar("H", bound=Hashable)
 
 
+def find_shared(value: H) -> H | None:
+    """The object that all share for this value, None for one that nobody has shared yet."""
+    return _pool.get(value)
+
+
 def shared(value: H) -> H:
     """The same text or frozen value as one object for all; forgetting the pool only costs memory.
 
@@ -341,5 +346,20 @@ def shared(value: H) -> H:
     return value
 
 
-def _shared_map(values: dict[str, str]) -> dict[str, str]:
-    return {sys.intern(key): shared(value) for key, value in values.items()} if values else {}
+_MAPS_LIMIT = 1_000
+_maps: dict[int, dict[str, str]] = {}
+_NOTHING: dict[str, str] = {}
+
+
+def shared_map(values: dict[str, str]) -> dict[str, str]:
+    """The same pairs as one map for all that have them; maps that differ share their texts at least."""
+    if not values:
+        return _NOTHING
+    mark = hash(tuple(values.items()))
+    known = _maps.get(mark)
+    if known is not None and known == values:
+        return known
+    if len(_maps) >= _MAPS_LIMIT:
+        _maps.clear()
+    made = _maps[mark] = {sys.intern(key): shared(value) for key, value in values.items()}
+    return made

@@ -33,7 +33,7 @@ class Flavour(StrEnum):
     ORIGINAL = "original"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class NodeFacts:
     """The facts of one node that decide which pool of a DaemonSet it belongs to.
 

@@ -9,7 +9,7 @@ import pytest
 
 from gpuready import names
 from gpuready.api.policy import parse_policy
-from gpuready.controller.caches import decode_own_pod
+from gpuready.controller.kept import decode_own_pod
 from gpuready.controller.nodes.driver_pod import asked_version, config_for, driver_trouble
 from gpuready.controller.nodes.summary import DriverSummary
 from gpuready.kube.trimmed import Condition, ContainerStatus, Metadata, Pod

@@ -41,6 +41,28 @@ async def test_an_unchanged_object_costs_no_request(server: ScriptedServer) -> N
     assert (done.change, done.changed, server.requests) == (Change.NONE, False, [])
 
 
+async def test_what_was_found_unchanged_is_not_compared_again_until_one_of_the_two_is_another(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared: list[str] = []
+
+    def noting(marked: Any, live: Any, **more: Any) -> Any:
+        compared.append(live["metadata"]["resourceVersion"])
+        return decide(marked, live, **more)
+
+    monkeypatch.setattr("gpuready.kube.apply.decide", noting)
+    server.answers = [gives(stored(daemonset(), version="8"))]
+    live, newer = stored(daemonset(), version="5"), stored(daemonset(), version="6")
+    edited = _edited("7")
+    async with server.client() as client:
+        applier = Applier(client)
+        seen = (live, live, newer, newer, edited)
+        done = [await applier.apply(DAEMONSETS, daemonset(), each) for each in seen]
+
+    assert compared == ["5", "6", "7"]
+    assert [each.changed for each in done] == [False, False, False, False, True]
+
+
 async def test_an_object_that_somebody_changes_again_and_again_is_repaired_at_a_measured_pace(
     server: ScriptedServer,
 ) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
+from asyncio.sslproto import SSLProtocol
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,25 @@ async def test_a_list_is_read_page_by_page_and_its_objects_say_what_they_are(ser
         "/api/v1/nodes?labelSelector=gpu%3Dyes&limit=1",
         "/api/v1/nodes?labelSelector=gpu%3Dyes&limit=1&continue=token",
     ]
+
+
+async def test_a_page_is_small_since_what_it_takes_to_read_one_stays_with_the_process(
+    server: ScriptedServer,
+) -> None:
+    server.answers = [gives({"kind": "NodeList", "metadata": {"resourceVersion": "1"}, "items": []})]
+
+    async with server.client() as client:
+        await client.list(NODES)
+
+    assert server.paths() == ["/api/v1/nodes?limit=100"]
+
+
+async def test_a_connection_by_tls_sets_aside_a_quarter_of_what_asyncio_would() -> None:
+    """An operator has four dozen of them."""
+    loop = asyncio.get_running_loop()
+    protocol = SSLProtocol(loop, asyncio.Protocol(), ssl.create_default_context(), None)
+
+    assert len(protocol._ssl_buffer) == 64 * 1024
 
 
 async def test_a_list_starts_anew_when_its_continue_token_is_too_old(server: ScriptedServer) -> None:

@@ -25,3 +25,14 @@ def test_a_fight_costs_a_write_every_two_seconds_and_a_quiet_time_forgives():
     assert pace.wait_s("another node") == 0
     clock[0] += AT_ONCE * THEN_EVERY_S
     assert writes_within(0.5, pace, clock) == AT_ONCE
+
+
+def test_keys_that_are_written_once_are_forgotten():
+    clock = [1000.0]
+    pace = Pace(lambda: clock[0])
+
+    for number in range(5_000):
+        pace.wrote(f"node {number}")
+        clock[0] += 0.01
+
+    assert len(pace._whole_at) < 3 * THEN_EVERY_S / 0.01

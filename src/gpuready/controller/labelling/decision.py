@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from gpuready import names
@@ -81,9 +82,16 @@ def _note_of(kept: Mapping[str, str], before: str | None) -> str | None:
 
 def find_owned_pairs(annotations: Mapping[str, str]) -> dict[str, str] | None:
     """The pairs we wrote; None when the annotation is missing or somebody damaged it."""
+    noted = annotations.get(names.CONTROLLER_LABELS_ANNOTATION)
+    pairs = _pairs_in(noted) if noted is not None else None
+    return dict(pairs) if pairs is not None else None
+
+
+@lru_cache(256)  # thousands of nodes have one of a few notes
+def _pairs_in(noted: str) -> Mapping[str, str] | None:
     try:
-        pairs = json.loads(annotations[names.CONTROLLER_LABELS_ANNOTATION])
-    except (KeyError, ValueError, RecursionError):
+        pairs = json.loads(noted)
+    except (ValueError, RecursionError):
         return None
     if not isinstance(pairs, dict):
         return None

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from msgspec.structs import fields
+from msgspec.structs import fields, replace
 
 from gpuready.chain.verdict import Link, State
-from gpuready.kube.trimmed import Metadata, shared
+from gpuready.kube.trimmed import Metadata, find_shared, shared
 
 _WHOLE, _HOLDS_UP = (State.OK, State.DEGRADED), (State.BROKEN, State.WAITING)
 _ORDER = {str(link): place for place, link in enumerate(Link)}
@@ -49,7 +49,7 @@ class DriverSummary(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     version: str = ""
 
 
-class StatusSummary(msgspec.Struct, rename="camel"):
+class StatusSummary(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     chain: tuple[LinkSummary, ...] = ()
     operands: tuple[OperandSummary, ...] = ()
     driver: DriverSummary = msgspec.field(default_factory=DriverSummary)
@@ -60,14 +60,8 @@ class StatusSummary(msgspec.Struct, rename="camel"):
     uninstalled: bool = False
     observed_generation: int = 0
 
-    def __post_init__(self) -> None:
-        """Nodes that are well say the same."""
-        self.chain = shared(tuple(shared(row) for row in self.chain))
-        self.operands = shared(tuple(shared(row) for row in self.operands))
-        self.driver = shared(self.driver)
 
-
-class GPUNodeSummary(msgspec.Struct):
+class GPUNodeSummary(msgspec.Struct, gc=False):
     """`spec` is one object for all nodes that have the same: nobody may change it.
 
     ignored   what could not be read of it, with why
@@ -80,8 +74,10 @@ class GPUNodeSummary(msgspec.Struct):
 
     def __post_init__(self) -> None:
         """An agent is done with one spec; a policy that came back meanwhile has made another."""
-        if self.status.observed_generation < self.metadata.generation:
-            self.status.uninstalled = False
+        status = self.status
+        if status.uninstalled and status.observed_generation < self.metadata.generation:
+            status = replace(status, uninstalled=False)
+        self.status = _shared_status(status)
 
     def find_link(self, link: Link) -> LinkSummary | None:
         for row in self.status.chain:  # asked for every node at every pass: no generator
@@ -101,7 +97,7 @@ class GPUNodeSummary(msgspec.Struct):
         return min(rows, key=lambda row: _ORDER.get(row.link, len(_ORDER)), default=None)
 
 
-class _Wire(msgspec.Struct):
+class _Wire(msgspec.Struct, gc=False):
     metadata: Metadata
     spec: msgspec.Raw = msgspec.Raw(b"{}")
     status: StatusSummary = msgspec.field(default_factory=StatusSummary)
@@ -116,6 +112,17 @@ class _Loose(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Wire).decode
 _decode_loose = msgspec.json.Decoder(_Loose).decode
 _decode_spec = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def _shared_status(status: StatusSummary) -> StatusSummary:
+    """Nodes that are well say the same, and where one is not, it shares the rows that are."""
+    known = find_shared(status)
+    if known is not None:
+        return known
+    chain, operands = (shared(tuple(map(shared, rows))) for rows in (status.chain, status.operands))
+    return shared(replace(status, chain=chain, operands=operands, driver=shared(status.driver)))
+
+
 _SPECS_LIMIT = 1_000
 _specs: dict[bytes, dict[str, Any]] = {}
 

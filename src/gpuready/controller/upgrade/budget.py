@@ -33,7 +33,7 @@ LIMITS = MAX_UNAVAILABLE, MAX_PARALLEL = "maxUnavailable", "maxParallelUpgrades"
 _NAMED = 5
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class DriverNode:
     """One node that takes a driver container.
 

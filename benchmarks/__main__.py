@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the tests' ow
 from benchmarks.harness import Benchmark, Run, measure_all
 from benchmarks.registry import BENCHMARKS
 from benchmarks.report import print_table
+from benchmarks.scale import original
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -33,6 +34,10 @@ from benchmarks.report import print_table
 def main(names: tuple[str, ...], quick: bool, full: bool, nodes: str, output: str) -> None:
     """Measure what DESIGN §10 promises. Without names: everything."""
     chosen, sizes = _chosen(names), _sizes(nodes)
+    try:
+        original.check()
+    except original.UnusablePeer as exc:
+        raise click.UsageError(str(exc)) from exc
     out, progress = Console(highlight=False), Console(stderr=True, highlight=False)
     for benchmark in chosen:
         progress.print(f"will run  {benchmark.name:14} {benchmark.what}", soft_wrap=True)

@@ -45,6 +45,7 @@ from gpuready_sim.cluster.places import free_port
 
 VARIABLE = "GPUREADY_BENCH_PEER"
 PROGRAM = "gpu-operator"
+BUILD = "CGO_ENABLED=0 go build -mod=vendor -o gpu-operator ./cmd/gpu-operator"
 # $1 is the checkout; what is mounted goes with the namespace.
 _IN_ITS_PLACE = """
 mount -t tmpfs none /opt && mkdir /opt/gpu-operator && cp -r "$1"/assets/. /opt/gpu-operator &&
@@ -57,6 +58,32 @@ REST_S = 30.0
 
 def is_here() -> bool:
     return bool(os.environ.get(VARIABLE))
+
+
+_NEEDED = (PROGRAM, "assets", "manifests", "config/samples/v1_clusterpolicy.yaml", "deployments/gpu-operator")
+
+
+def check() -> None:
+    """
+    raises  UnusablePeer when what the variable names cannot be run: better now than after a minute of waiting
+    """
+    checkout = os.environ.get(VARIABLE, "")
+    if not checkout:
+        return
+    if not Path(checkout).is_dir():
+        is_file = Path(checkout).is_file()
+        what = "a file; it takes the checkout around the program" if is_file else "no directory"
+        raise UnusablePeer(f"{VARIABLE} names {checkout}, which is {what}")
+    missing = [name for name in _NEEDED if not (Path(checkout) / name).exists()]
+    if missing:
+        step = f": build it there, {BUILD}" if missing == [PROGRAM] else ""
+        raise UnusablePeer(f"{VARIABLE} names {checkout}, which has no {', '.join(missing)}{step}")
+    if not os.access(Path(checkout) / PROGRAM, os.X_OK):
+        raise UnusablePeer(f"{VARIABLE} names {checkout}, whose {PROGRAM} is no program that may be run")
+
+
+class UnusablePeer(Exception):
+    """What stands where the original should be; its text says what is missing."""
 
 
 async def measure(this: Round) -> list[Value]:

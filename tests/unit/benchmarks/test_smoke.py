@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from benchmarks.figures import MISSED, NO_PROMISE, NOT_MEASURED, OK, Figure
 from benchmarks.harness import Benchmark, Run, measure_all
+from benchmarks.scale import original
 
 ROOT = Path(__file__).parents[3]
 
@@ -76,3 +77,28 @@ def test_sizes_that_are_no_numbers_are_refused_before_anything_runs():
 
     assert done.returncode == 2
     assert "--nodes takes numbers with commas between them, not '100,many'" in done.stderr
+
+
+def test_a_peer_that_cannot_be_run_is_named_before_anything_runs(tmp_path, monkeypatch):
+    """It was told after a minute of waiting for a program that was not there."""
+
+    def said(path: Path) -> str:
+        monkeypatch.setenv(original.VARIABLE, str(path))
+        with pytest.raises(original.UnusablePeer) as found:
+            original.check()
+        return str(found.value)
+
+    checkout = tmp_path / "checkout"
+    for name in ("assets", "manifests", "config/samples", "deployments/gpu-operator"):
+        (checkout / name).mkdir(parents=True)
+    (checkout / "config/samples/v1_clusterpolicy.yaml").touch()
+    (tmp_path / "file").touch()
+
+    assert "which is a file; it takes the checkout around the program" in said(tmp_path / "file")
+    assert "which is no directory" in said(tmp_path / "none")
+    assert "which has no gpu-operator: build it there, CGO_ENABLED=0 go build" in said(checkout)
+    assert "which has no gpu-operator, assets, manifests" in said(tmp_path)
+    (checkout / "gpu-operator").touch()
+    assert "whose gpu-operator is no program that may be run" in said(checkout)
+    (checkout / "gpu-operator").chmod(0o755)
+    original.check()

@@ -52,15 +52,21 @@ async def prometheus(
     rules: Sequence[Path],
     job: str = "gpuready",
     more: Mapping[str, Sequence[str]] | None = None,
+    endpoint: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[Prometheus]:
-    """Scrapes `target` every second, and `more` by job, and evaluates the rules as often."""
+    """Scrapes `target` every second, and `more` by job, and evaluates the rules as often.
+
+    endpoint  of a ServiceMonitor: `target` is then scraped as the Prometheus operator would have it scraped
+    """
+    found = {"honor_labels": True, "static_configs": [{"targets": [target]}]}
+    others = {
+        name: {**found, "static_configs": [{"targets": [*each]}]} for name, each in (more or {}).items()
+    }
+    jobs = {job: found if endpoint is None else _monitored(target, endpoint), **others}
     config = {
         "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
         "rule_files": [str(path) for path in rules],
-        "scrape_configs": [
-            {"job_name": name, "honor_labels": True, "static_configs": [{"targets": list(targets)}]}
-            for name, targets in {job: [target], **(more or {})}.items()
-        ],
+        "scrape_configs": [{"job_name": name, **scraped} for name, scraped in jobs.items()],
     }
     path = directory / "prometheus.yaml"
     path.write_text(yaml.safe_dump(config))
@@ -77,3 +83,28 @@ async def prometheus(
     finally:
         process.terminate()
         await process.wait()
+
+
+def _monitored(target: str, endpoint: Mapping[str, Any]) -> dict[str, Any]:
+    """With the labels of the exporter's own pod, as the Prometheus operator finds them, then our relabelings.
+
+    Source: prometheus-operator, pkg/prometheus/promcfg.go (generateServiceMonitorConfig).
+    """
+    pod = {"pod": "nvidia-dcgm-exporter-x7k2p", "container": "nvidia-dcgm-exporter"}
+    labels = {
+        "namespace": "gpu-operator",
+        **pod,
+        "service": "nvidia-dcgm-exporter",
+        "endpoint": endpoint["port"],
+    }
+    names = {"sourceLabels": "source_labels", "targetLabel": "target_label"}
+    relabelings = [
+        {names.get(name, name): value for name, value in each.items()}
+        for each in endpoint.get("relabelings", ())
+    ]
+    return {
+        "honor_labels": bool(endpoint.get("honorLabels")),
+        "metrics_path": endpoint["path"],
+        "static_configs": [{"targets": [target], "labels": labels}],
+        "relabel_configs": relabelings,
+    }

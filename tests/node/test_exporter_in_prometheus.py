@@ -7,12 +7,18 @@ pod's label moved at most scrapes, and every series by pod was broken.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from tests.node.prometheus import Prometheus, needs_prometheus, prometheus
 from tests.sim.exporter_node import GPU, ExporterNode, Pod
+from tests.unit.controller.policies import raw
 from tests.unit.monitoring.promql import EXPORTER_ALERTS, alerts
 
+from gpuready.controller.policy.active import read
+from gpuready.operands.contract import ClusterView
+from gpuready.operands.exporter import manifest
 from gpuready_sim.hardware import work
 from gpuready_sim.hardware.course import Course
 
@@ -38,6 +44,36 @@ PUBLIC_DASHBOARD = (
 )
 
 
+# What the original operator records on OpenShift; accelerator_memory_total_bytes needs a field that is in
+# neither of the files that come with the exporter.
+# Source: gpu-operator v26.3.3, assets/state-dcgm-exporter/1000_prometheus_rule_openshift.yaml.
+RECORDED = {
+    "accelerator_gpu_utilization": "DCGM_FI_DEV_GPU_UTIL",
+    "accelerator_memory_used_bytes": "DCGM_FI_DEV_MEM_COPY_UTIL",
+    "accelerator_power_usage_watts": "DCGM_FI_DEV_POWER_USAGE",
+    "accelerator_temperature_celsius": "DCGM_FI_DEV_GPU_TEMP",
+    "accelerator_sm_clock_hertz": "DCGM_FI_DEV_SM_CLOCK",
+    "accelerator_memory_clock_hertz": "DCGM_FI_DEV_MEM_CLOCK",
+}
+
+
+def _rules_of_the_original(folder: Path) -> Path:
+    path = folder / "recorded.yaml"
+    rows = [{"record": record, "expr": expr} for record, expr in RECORDED.items()]
+    path.write_text(yaml.safe_dump({"groups": [{"name": "accelerators", "rules": rows}]}))
+    return path
+
+
+def _endpoint() -> dict[str, Any]:
+    """Of the ServiceMonitor that a policy with the exporter makes."""
+    active = read(raw(dcgmExporter={"enabled": True, "serviceMonitor": {"enabled": True}}))
+    assert active.policy is not None
+    view = ClusterView("gpu-operator", "gpuready:1", service_monitors=True)
+    [monitor] = [each for each in manifest.objects(active.policy, view) if each["kind"] == "ServiceMonitor"]
+    [endpoint] = monitor["spec"]["endpoints"]
+    return dict(endpoint)
+
+
 @pytest.mark.timeout(400)
 async def test_three_pods_share_a_gpu_and_no_label_changes_while_counters_count(tmp_path: Path) -> None:
     async with ExporterNode(tmp_path / "node", gpus=2) as node:
@@ -50,7 +86,8 @@ async def test_three_pods_share_a_gpu_and_no_label_changes_while_counters_count(
             work.set_load(gpus, 1, Course.constant(60))
         await node.start(DCGM_EXPORTER_INTERVAL="500")
         target = node.url.removeprefix("http://")
-        scraped = prometheus(target, tmp_path, rules=[EXPORTER_ALERTS], job="nvidia-dcgm-exporter")
+        job, rules = "nvidia-dcgm-exporter", [EXPORTER_ALERTS, _rules_of_the_original(tmp_path)]
+        scraped = prometheus(target, tmp_path, rules=rules, job=job, endpoint=_endpoint())
         async with scraped as server:
             await server.wait_for("count_over_time(gpuready_xids_total[1m]) >= 3")
             with node.gpus() as gpus:
@@ -68,6 +105,8 @@ async def test_three_pods_share_a_gpu_and_no_label_changes_while_counters_count(
             await _labels_have_stayed(server)
             await _counters_are_right(server)
             await _public_dashboard_has_data(server)
+            for record in RECORDED:
+                assert len(await server.rows(record)) == 2, record
             raised = (await server.get("/api/v1/alerts"))["alerts"]
             assert {each["labels"]["alertname"] for each in raised} <= {"GPUReadyGPUThrottled"}
 

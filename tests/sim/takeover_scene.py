@@ -55,9 +55,17 @@ def _as_the_original_writes(obj: Object, policy_uid: str) -> Object:
             obj["rules"].append({"apiGroups": ["policy"], "resources": [LEFT], "verbs": ["use"]})
         case "Service":
             obj["spec"]["ports"].append({"name": LEFT, "port": 1, "targetPort": 1, "protocol": "TCP"})
-        case "DaemonSet" if meta["name"] == OTHER_PODS:
-            _change_pods(obj["spec"]["template"]["spec"])
+        case "DaemonSet":
+            _list_otherwise(obj["spec"]["template"]["spec"])
+            if meta["name"] == OTHER_PODS:
+                _change_pods(obj["spec"]["template"]["spec"])
     return obj
+
+
+def _list_otherwise(pod: Object) -> None:
+    """It has orders of its own, as it has them of the validator's variables."""
+    for container in (*pod.get("initContainers", ()), *pod["containers"]):
+        container["env"] = list(reversed(container.get("env") or ()))
 
 
 def _change_pods(pod: Object) -> None:

@@ -60,6 +60,29 @@ def test_a_takeover_replaces_no_pod_of_the_original_that_runs_as_the_policy_want
     assert set(replaced) == REPLACED.get(record, set()), replaced
 
 
+def lists_of(daemonset: dict[str, Any]) -> dict[str, list[Any]]:
+    """Every list of a pod in the order in which it stands: another order is another template."""
+    pod = daemonset["spec"]["template"]["spec"]
+    found = {name: [each["name"] for each in pod.get(name) or ()] for name in ("volumes", "imagePullSecrets")}
+    for container in (*pod.get("initContainers", ()), *pod["containers"]):
+        for name, key in (("env", "name"), ("volumeMounts", "mountPath")):
+            found[f"{container['name']} {name}"] = [each[key] for each in container.get(name) or ()]
+    return found
+
+
+@pytest.mark.parametrize("record", NAMES)
+def test_variables_and_volumes_stay_in_the_originals_order(record):
+    """The API server lists what is applied in the order of the apply: without this every takeover rolls out."""
+    moved = {}
+    for name, desired in wanted(record).items():
+        live = running(record, name)
+        if name not in {DRIVER, *REPLACED.get(record, ())} and lists_of(sparing(desired, live)) != lists_of(
+            live
+        ):
+            moved[name] = lists_of(live)
+    assert moved == {}
+
+
 def test_the_drivers_pods_are_not_replaced_by_themselves():
     """Their template gets its operating system's selector; a pod takes it up when somebody deletes it."""
     driver = wanted("P01")[DRIVER]

@@ -1,9 +1,10 @@
 """What a running pod is not replaced for: names and wordings that change nothing of what it does. Pure.
 
 Our own label on pods is not worth a restart, nor are Helm's marks, which change with every version of a
-chart, nor the wording of a shell loop that waits, nor our note of the ConfigMap that they have read: until
-that changes, the note stands on the DaemonSet itself. Where a DaemonSet differs in nothing else, its pods'
-template stays as it runs; with the first change that replaces them anyway all of it becomes ours.
+chart, nor the wording of a shell loop that waits, nor the order of variables and volumes, nor our note of the
+ConfigMap that they have read: until that changes, the note stands on the DaemonSet itself. Where a DaemonSet
+differs in nothing else, its pods' template stays as it runs; with the first change that replaces them anyway
+all of it becomes ours.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ def sparing(desired: Mapping[str, Any], live: Mapping[str, Any] | None) -> Mappi
     spared = copy.deepcopy(dict(desired))
     _keep_labels(_pod_labels(spared), _pod_labels(live))
     _keep_texts(spared, live)
+    _keep_order(spared, live)
     _note_config(spared, live)
     return spared if _leaves_pods_alone(spared, live) else desired
 
@@ -60,6 +62,25 @@ def _keep_texts(ours: Mapping[str, Any], running: Mapping[str, Any]) -> None:
         args, texts = (each.get("args") or [] for each in (container, there.get(container["name"], {})))
         if len(args) == len(texts) == 1 and does_the_same(args[0], texts[0]):
             container["args"] = list(texts)
+
+
+def _keep_order(ours: Mapping[str, Any], running: Mapping[str, Any]) -> None:
+    """An applied list takes the order in which it is applied, and another order is another template."""
+    there = {container["name"]: container for container in _containers(running)}
+    for container in _containers(ours):
+        _list_alike(container, there.get(container["name"], {}))
+    _list_alike(_template(ours).get("spec") or {}, _template(running).get("spec") or {})
+
+
+# Lists without a meaning of their order, and what tells their entries apart.
+_UNORDERED = {"env": "name", "volumeMounts": "mountPath", "volumes": "name", "imagePullSecrets": "name"}
+
+
+def _list_alike(ours: Any, running: Mapping[str, Any]) -> None:
+    for name, key in _UNORDERED.items():
+        if ours.get(name):
+            place = {entry.get(key): number for number, entry in enumerate(running.get(name) or ())}
+            ours[name] = sorted(ours[name], key=lambda entry: place.get(entry.get(key), len(place)))
 
 
 def _note_config(ours: Mapping[str, Any], running: Mapping[str, Any]) -> None:

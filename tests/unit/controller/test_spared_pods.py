@@ -72,7 +72,7 @@ def lists_of(daemonset: dict[str, Any]) -> dict[str, list[Any]]:
 
 @pytest.mark.parametrize("record", NAMES)
 def test_variables_and_volumes_stay_in_the_originals_order(record):
-    """The API server lists what is applied in the order of the apply: without this every takeover rolls out."""
+    """The API server lists what is applied in the order of the apply, and so each takeover would roll out."""
     moved = {}
     for name, desired in wanted(record).items():
         live = running(record, name)
@@ -88,6 +88,47 @@ def test_the_drivers_pods_are_not_replaced_by_themselves():
     driver = wanted("P01")[DRIVER]
     assert replaces_pods(driver, running("P01", DRIVER))
     assert driver["spec"]["updateStrategy"] == {"type": "OnDelete"}
+
+
+def digests_in(daemonset: dict[str, Any]) -> set[str]:
+    pod = daemonset["spec"]["template"]["spec"]
+    env = [row for each in (*pod["initContainers"], *pod["containers"]) for row in each.get("env", ())]
+    return {row["value"] for row in env if row["name"] == "DRIVER_CONFIG_DIGEST"}
+
+
+@pytest.mark.parametrize("record", [each for each in NAMES if each not in ("P02", "P03")])
+def test_a_driver_that_is_installed_the_same_way_keeps_the_digest_that_the_node_knows(record):
+    """Else a pod that comes back after a takeover installs it anew, and evicts who uses it."""
+    desired, live = wanted(record)[DRIVER], running(record, DRIVER)
+    assert digests_in(live) == {"<digest>"}
+    spared = sparing(desired, live)
+    assert digests_in(spared) == {"<digest>"}
+
+    ours = copy.deepcopy({**live, "spec": copy.deepcopy(spared["spec"])})
+    assert digests_in(sparing(desired, ours)) == {"<digest>"}, "and at every later look"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda container: container.update(image="other:1"), id="another driver"),
+        pytest.param(lambda container: container["env"].append({"name": "A", "value": "1"}), id="other env"),
+        pytest.param(lambda container: container.update(args=["init", "--x"]), id="other args"),
+        pytest.param(
+            lambda container: container.update(envFrom=[{"secretRef": {"name": "s"}}]), id="a secret"
+        ),
+    ],
+)
+def test_a_driver_that_is_installed_otherwise_gets_a_digest_of_its_own(change):
+    desired, live = copy.deepcopy(wanted("P01")[DRIVER]), running("P01", DRIVER)
+    change(desired["spec"]["template"]["spec"]["containers"][0])
+    assert digests_in(sparing(desired, live)) == digests_in(desired)
+
+
+def test_files_of_another_configmap_are_another_way_to_install_a_driver():
+    desired, live = copy.deepcopy(wanted("P01")[DRIVER]), running("P01", DRIVER)
+    desired["spec"]["template"]["spec"]["volumes"].append({"name": "repos", "configMap": {"name": "repos"}})
+    assert digests_in(sparing(desired, live)) == digests_in(desired)
 
 
 @pytest.mark.parametrize("asked", [{}, {"helm.sh/chart": "gpuready-2", "app.kubernetes.io/managed-by": "us"}])

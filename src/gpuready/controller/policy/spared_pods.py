@@ -16,6 +16,7 @@ from typing import Any
 from gpuready import names
 from gpuready.kube.apply import PREDECESSORS, taken_over
 from gpuready.kube.compare import Difference, differences, dropped
+from gpuready.operands.driver.digest import DIGEST_ENV, digest_of, installs_alike
 from gpuready.operands.original.plugin_config import DIGEST_ANNOTATION as CONFIG_DIGEST
 from gpuready.operands.original.scripts import does_the_same
 
@@ -25,7 +26,10 @@ CHART_LABELS = ("helm.sh/chart", "app.kubernetes.io/managed-by")
 
 def sparing(desired: Mapping[str, Any], live: Mapping[str, Any] | None) -> Mapping[str, Any]:
     """`desired`, or the same with the pods of `live` where only trifles would replace them."""
-    if live is None or desired["kind"] != "DaemonSet" or not _is_marked_otherwise(desired, live):
+    if live is None or desired["kind"] != "DaemonSet":
+        return desired
+    desired = _keeping_the_driver(desired, live)
+    if not _is_marked_otherwise(desired, live):
         return desired
     spared = copy.deepcopy(dict(desired))
     _keep_labels(_pod_labels(spared), _pod_labels(live))
@@ -33,6 +37,27 @@ def sparing(desired: Mapping[str, Any], live: Mapping[str, Any] | None) -> Mappi
     _keep_order(spared, live)
     _note_config(spared, live)
     return spared if _leaves_pods_alone(spared, live) else desired
+
+
+def _keeping_the_driver(desired: Mapping[str, Any], live: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A driver that is installed the same way is called by the digest under which the node knows it.
+
+    The original's is another hash of the same. With ours a pod that comes back after a takeover would install
+    the loaded driver anew, and the workloads that use it would be evicted for that.
+    """
+    running = _template(live).get("spec") or {}
+    known = digest_of(running)
+    if known in ("", digest_of(_template(desired).get("spec") or {})):
+        return desired
+    kept = copy.deepcopy(dict(desired))
+    _keep_texts(kept, live)
+    if not installs_alike(_template(kept)["spec"], running):
+        return desired
+    for container in _containers(kept):
+        for row in container.get("env") or ():
+            if row["name"] == DIGEST_ENV:
+                row["value"] = known
+    return kept
 
 
 def _is_marked_otherwise(desired: Mapping[str, Any], live: Mapping[str, Any]) -> bool:

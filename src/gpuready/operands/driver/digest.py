@@ -29,10 +29,43 @@ def config_digest(containers: Sequence[KubeObject], volumes: Sequence[KubeObject
     return hashlib.sha256(text).hexdigest()[:16]
 
 
+def digest_of(pod: Mapping[str, Any]) -> str:
+    """What a pod's containers are told; "" for a pod that installs no driver."""
+    rows = (row for container in pod.get("containers") or () for row in container.get("env") or ())
+    return next((str(row.get("value") or "") for row in rows if row["name"] == DIGEST_ENV), "")
+
+
+def installs_alike(pod: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two pods' specs install the same driver, whoever has written them."""
+    return _install_of(pod) == _install_of(other)
+
+
+def _install_of(pod: Mapping[str, Any]) -> tuple[Any, Any]:
+    containers = {each["name"]: _decisive(_untold(each)) for each in pod.get("containers") or ()}
+    files = {each["name"]: _file(each) for each in pod.get("volumes") or () if "hostPath" not in each}
+    return containers, files
+
+
+def _file(volume: Mapping[str, Any]) -> KubeObject:
+    """Without the mode that the API server fills in."""
+    bare = {"name": volume["name"]}
+    for kind in ("configMap", "secret"):
+        if source := volume.get(kind):
+            bare[kind] = {
+                key: value for key, value in source.items() if (key, value) != ("defaultMode", 0o644)
+            }
+    return bare
+
+
+def _untold(container: Mapping[str, Any]) -> KubeObject:
+    env = [row for row in container.get("env") or () if row["name"] != DIGEST_ENV]
+    return {**container, "env": env}
+
+
 def told(digest: str, container: KubeObject) -> KubeObject:
     """The container with the digest in its environment, whatever the policy's env says."""
-    env = [row for row in container.get("env", ()) if row["name"] != DIGEST_ENV]
-    return {**container, "env": [*env, {"name": DIGEST_ENV, "value": digest}]}
+    bare = _untold(container)
+    return {**bare, "env": [*bare["env"], {"name": DIGEST_ENV, "value": digest}]}
 
 
 def _decisive(container: Mapping[str, Any]) -> KubeObject:

@@ -20,6 +20,7 @@ from gpuready.operands.original.containers import (
     mount,
     user_env,
 )
+from gpuready.operands.original.scripts import install_module
 
 _SECURITY = {**PRIVILEGED, **SELINUX_S0}
 _LOGS = [mount("var-log", "/var/log"), mount("dev-log", "/dev/log", read_only=True)]
@@ -86,7 +87,7 @@ def _module(
         name,
         image_of(policy, view, pool, component),
         command=["bash", "-xc"],
-        args=[_WHEN_THE_DRIVER_IS_THERE + f"exec nvidia-{component}-driver install"],
+        args=[install_module(component)],
         env=user_env(block.env),
         resources=policy.spec.driver.resources,
         securityContext=_SECURITY,
@@ -109,7 +110,3 @@ _EVERY_TEN_SECONDS = {
     "timeoutSeconds": 10,
     "failureThreshold": 120,
 }
-_WHEN_THE_DRIVER_IS_THERE = (
-    "until [ -d /run/nvidia/driver/usr/src ] && lsmod | grep -q '^nvidia '; "
-    "do echo waiting for the driver; sleep 2; done; "
-)

@@ -26,6 +26,16 @@ def wait_for(gate: str, what: str) -> str:
 
 
 WAIT_FOR_TOOLKIT = wait_for(TOOLKIT_READY, "the container toolkit")
+
+
+def install_module(component: str) -> str:
+    """Shell text of a container beside the driver's, which builds one more module: "gds", "gdrcopy"."""
+    return (
+        "until [ -d /run/nvidia/driver/usr/src ] && lsmod | grep -q '^nvidia '; "
+        f"do echo waiting for the driver; sleep 2; done; exec nvidia-{component}-driver install"
+    )
+
+
 ALL_PASSED = "echo all validations have passed; while :; do sleep 86400; done"
 
 _OF_THE_ORIGINAL: Mapping[str, frozenset[str]] = {
@@ -40,6 +50,10 @@ _OF_THE_ORIGINAL: Mapping[str, frozenset[str]] = {
             "a302665d1d9d01e8d48b02b355ea8ba4376585980156788037970237d24dc1fd",
             "8dbc9f97176b8687b048f8761b59047416763ede3ddb23faa944333a585dd3ab",  # before v25.10.0
         }
+    ),
+    install_module("gds"): frozenset({"a1d9a97c5253c4423be4f05a4ac0e07a1e521b70812e130587f7fc60fd37134a"}),
+    install_module("gdrcopy"): frozenset(
+        {"a2462b61c2d3d87c87518423eaa664358eafa061664608b99804175e9296629b"}
     ),
 }
 

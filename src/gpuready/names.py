@@ -50,6 +50,8 @@ KERNEL_LABEL = "feature.node.kubernetes.io/kernel-version.full"
 
 # --- annotations: the key=value pairs that each of our two writers put on a Node (JSON object) ----------
 CONTROLLER_LABELS_ANNOTATION = "gpuready.dev/controller-labels"
+# The original's: its driver manager then leaves the workloads to an upgrade controller, which is not here.
+UPGRADE_ENABLED_ANNOTATION = "nvidia.com/gpu-driver-upgrade-enabled"
 AGENT_LABELS_ANNOTATION = "gpuready.dev/agent-labels"
 # On the operator's namespace: what each label that it wrote there said before (JSON; null = not there).
 NAMESPACE_LABELS_ANNOTATION = "gpuready.dev/namespace-labels"

@@ -119,6 +119,17 @@ def test_a_card_that_went_away_leaves_present_false_and_no_deploy_label():
     assert applied(bare, decide(bare, POLICY)).labels == {names.GPU_PRESENT: "false"}
 
 
+def test_the_originals_promise_to_upgrade_drivers_goes():
+    """With it the driver manager evicts nobody, and nobody else does: the driver could never be unloaded."""
+    promised = {names.UPGRADE_ENABLED_ANNOTATION: "true"}
+    settled = applied(facts(), decide(facts(), POLICY))
+    before = LabelFacts(settled.labels, {**settled.annotations, **promised}, "container")
+    patch = decide(before, POLICY)
+    assert patch == {"metadata": {"annotations": {names.UPGRADE_ENABLED_ANNOTATION: None}}}
+    assert decide(applied(before, patch), POLICY) is None
+    assert decide(LabelFacts({}, promised), None) is None, "without a policy it is nobody's here"
+
+
 def test_a_plain_node_is_never_touched():
     assert decide(facts({"kubernetes.io/os": "linux"}), POLICY) is None
 

@@ -63,14 +63,13 @@ def decide(facts: LabelFacts, policy: LabelPolicy | None) -> dict[str, Any] | No
     changes, kept = _changes(facts.labels, wanted, ours)
     before = facts.annotations.get(names.CONTROLLER_LABELS_ANNOTATION)
     note = _note_of(kept, before if policy is not None else None)
-    if not changes and note == before:
-        return None
-    patch: dict[str, Any] = {}
-    if changes:
-        patch["labels"] = changes
-    if note != before:
-        patch["annotations"] = {names.CONTROLLER_LABELS_ANNOTATION: note}
-    return {"metadata": patch}
+    annotations = {} if note == before else {names.CONTROLLER_LABELS_ANNOTATION: note}
+    if policy is not None and names.UPGRADE_ENABLED_ANNOTATION in facts.annotations:
+        # Nobody here would empty the node for a new driver: its manager has to do that, or never gets to it.
+        annotations[names.UPGRADE_ENABLED_ANNOTATION] = None
+    metadata = {"labels": changes, "annotations": annotations}
+    patch = {part: found for part, found in metadata.items() if found}
+    return {"metadata": patch} if patch else None
 
 
 def _note_of(kept: Mapping[str, str], before: str | None) -> str | None:

@@ -248,7 +248,8 @@ class Daemon:
             collection = without_samples(collection)
         if self._settings.mig_repeat_gpu_fields:
             collection = repeated(collection)
-        collection = selected(collection, self._selection)
+        style = self._style()
+        collection = selected(collection, self._selection, style.labels)
         self._counted = replace(
             self._counted,
             holdings=self._holders.now if self._holders else None,
@@ -258,7 +259,7 @@ class Daemon:
         families = families_of(
             collection,
             self._known,
-            self._style(),
+            style,
             self._counted,
             started,
             resource_names=self._settings.resource_names,

@@ -5,7 +5,7 @@ Source: dcgm-exporter 4.5.3-4.8.2, pkg/cmd/app.go (parseDeviceOptions).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 
 from gpuready.errors import UsageError
@@ -43,13 +43,20 @@ def parse_selection(text: str) -> Selection:
     return Selection(kind, frozenset(numbers))
 
 
-def selected(collection: Collection, selection: Selection) -> Collection:
-    """The collection with the samples of these devices only; the devices themselves all stay known."""
+def selected(collection: Collection, selection: Selection, labels: Container[int] = ()) -> Collection:
+    """The collection with the samples of these devices only; the devices themselves all stay known.
+
+    labels  ids of fields that are labels of every line: an instance has those of its GPU, shown or not
+    """
     if selection == Selection():
         return collection
     order = [(device.uuid, each.id) for device in collection.devices for each in device.instances]
     places = {key: number for number, key in enumerate(order)}
-    kept = tuple(each for each in collection.samples if _is_kept(each.entity, selection, places))
+    kept = tuple(
+        each
+        for each in collection.samples
+        if each.field.id in labels or _is_kept(each.entity, selection, places)
+    )
     return replace(collection, samples=kept)
 
 

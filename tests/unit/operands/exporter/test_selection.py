@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.operands.exporter.gpus import GPU_TEMP, USED, gpu, mig_gpu, sample
+from tests.unit.operands.exporter.gpus import GPU_TEMP, SERIAL, USED, gpu, mig_gpu, sample
 
 from gpuready.errors import UsageError
 from gpuready.gpu.telemetry.model import Collection
@@ -45,6 +45,12 @@ def test_devices_are_chosen_as_the_original_chooses_them(text, wanted):
 
     assert places(found) == wanted
     assert found.devices == ALL.devices, "holders of the others are still named"
+
+
+def test_an_instance_that_is_shown_alone_has_the_labels_of_its_gpu():
+    serials = Collection(ALL.devices, (*ALL.samples, sample(SERIAL, "1650", CUT)))
+
+    assert places(selected(serials, parse_selection("i:0"), [SERIAL.id])) == ["GPU-1/1 2", "GPU-1 1650"]
 
 
 @pytest.mark.parametrize("text", ["", "x", "f:0", "g:", "g:a", "g:0-", "g:1:2", "g+i", "i:-1"])

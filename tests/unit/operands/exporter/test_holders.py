@@ -130,6 +130,7 @@ async def test_a_socket_that_speaks_something_else_is_told_in_one_line_and_once(
     assert (holders.now.failures, holders.now.problem) == (3, "Connection lost")
     warnings = [each for each in caplog.records if each.levelname in ("WARNING", "ERROR")]
     assert [each.message for each in warnings] == ["a callback failed", "pods are not known anew"]
+    assert warnings[0].fields["at"].startswith("protocol.py:")
     assert not any(each.exc_info for each in warnings)
 
 

@@ -91,7 +91,9 @@ class Reader:
             gpu.give(order)
         if not self._wait_until_due(due_at):
             return None
-        deadline = due_at + patience_s
+        # An order that comes before its time finds threads that wait for XIDs: that is no GPU's silence.
+        heard_at = max((gpu.deaf_until for gpu in self._gpus), default=due_at)
+        deadline = max(due_at, heard_at) + patience_s
         self._wait_for(lambda: self._node.answered >= order.number or self._released, deadline)
         self._follow_count(order)
         self._wait_for_all(order, deadline, patience_s)

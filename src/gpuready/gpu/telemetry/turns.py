@@ -57,6 +57,7 @@ class Turns(Generic[Session, Answer]):
         self.answered = -1
         self.answer: Answer | None = None
         self.owes_since: float | None = None
+        self.deaf_until = 0.0  # monotonic: it waits in a call, and hears of another order only then
 
     # --- from other threads -----------------------------------------------------------------------------
     def start(self) -> None:
@@ -117,7 +118,11 @@ class Turns(Generic[Session, Answer]):
         self._done()
 
     def _wait(self, seconds: float) -> None:
-        if self._session is None or not self.wait(self._session, min(seconds, _LONGEST_WAIT_S)):
+        longest = min(seconds, _LONGEST_WAIT_S)
+        self.deaf_until = self._clock.monotonic() + longest
+        has_waited = self._session is not None and self.wait(self._session, longest)
+        self.deaf_until = 0.0
+        if not has_waited:
             self._rest(lambda: self._released, seconds)
 
     def _rest(self, until: Callable[[], bool], seconds: float | None = None) -> None:

@@ -177,6 +177,17 @@ def _threads(gpus: Node) -> int:
     return len(list(Path(f"/proc/{gpus.process.pid}/task").iterdir())) - 2
 
 
+def test_gpus_that_are_to_be_looked_at_before_their_time_are_not_silent_for_it(node: Build) -> None:
+    """Threads wait for XIDs for up to two seconds meanwhile; with a look each second nobody waits so long."""
+    gpus = node(("A100-SXM4-40GB", 2))
+    gpus.collect("DEV_GPU_TEMP")
+
+    found = gpus.tell("hurried", "0.2", "DEV_GPU_TEMP", "DEV_POWER_USAGE")
+
+    assert found.silent == ()
+    assert len(values(found, "DEV_POWER_USAGE")) == 2
+
+
 def test_the_values_of_a_gpu_that_hangs_are_kept_while_they_are_fresh(node: Build) -> None:
     gpus = node(("A100-SXM4-40GB", 2))
     before = gpus.collect("DEV_GPU_TEMP")

@@ -15,6 +15,7 @@ from tests.unit.controller.test_loops import PLUGIN, Controller, gpu_node, polic
 
 from gpuready import names
 from gpuready.controller.policy import loop as policy_loop
+from gpuready.controller.policy import setbacks
 from gpuready.controller.troubles import Troubles
 from gpuready.errors import GPUReadyError
 from gpuready.kube import backoff
@@ -71,7 +72,10 @@ def error_of_status(api: FakeApi) -> dict[str, Any]:
     "failure",
     [pytest.param(HUNG, id="no answer in time"), pytest.param(overloaded(), id="503")],
 )
-async def test_an_object_whose_calls_fail_is_told_at_the_second_time_and_the_others_are_applied(failure):
+async def test_an_object_whose_calls_fail_is_told_at_the_second_time_and_the_others_are_applied(
+    failure, monkeypatch
+):
+    monkeypatch.setattr(setbacks, "FIRST_RETRY_S", 0.0)  # the second pass is another try
     api = FakeApi(clusterpolicies=[policy()])
     api.refuse[AGENT] = failure  # the DaemonSet, its account and its role
 

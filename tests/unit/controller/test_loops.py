@@ -21,12 +21,13 @@ from gpuready.controller.loop import Loop
 from gpuready.controller.nodes.loop import NodesLoop
 from gpuready.controller.nodes.summary import decode_gpunode
 from gpuready.controller.nodes.uninstall import Uninstaller
-from gpuready.controller.policy import overtaken
+from gpuready.controller.policy import overtaken, setbacks
 from gpuready.controller.policy.loop import PolicyLoop
 from gpuready.controller.policy.refusals import RETRY_S, Refusals
+from gpuready.controller.policy.setbacks import Setbacks
 from gpuready.controller.schemas import ServedSchemas
 from gpuready.errors import GPUReadyError
-from gpuready.kube.errors import Away
+from gpuready.kube.errors import Away, error_of
 from gpuready.kube.events import EventRecorder
 from gpuready.kube.pace import AT_ONCE
 from gpuready.kube.resources import Resource
@@ -181,7 +182,8 @@ async def test_the_text_that_was_refused_is_not_sent_again_at_the_next_pass():
     assert api.sent.count(f"apply daemonsets {PLUGIN}") == 1
 
 
-async def test_an_answer_that_may_pass_is_tried_again_by_the_loop():
+async def test_an_answer_that_may_pass_is_tried_again_by_the_loop(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(setbacks, "FIRST_RETRY_S", 0.0)
     api = FakeApi(clusterpolicies=[policy()])
     api.refuse[PLUGIN] = overloaded()
 
@@ -291,6 +293,45 @@ async def test_an_api_server_that_is_away_is_no_failure_of_any_object():
 
     assert made.policy.failed == 0
     assert "patch clusterpolicies p" not in api.sent, "and nobody can be told"
+
+
+def test_an_object_that_may_be_written_later_is_tried_later_and_later_by_itself():
+    now = [0.0]
+    found = Setbacks(lambda: now[0])
+    waits = []
+    for _ in range(11):
+        found.add("DaemonSet/a", {"spec": 1}, overloaded())
+        assert "try again" in str(found.find("DaemonSet/a", {"spec": 1}))
+        waits.append(round(found.next_retry_s() or 0, 1))
+        now[0] += waits[-1] + 0.001
+        assert found.find("DaemonSet/a", {"spec": 1}) is None
+    assert waits == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30, 30]
+    assert found.find("DaemonSet/a", {"spec": 2}) is None, "another text is tried at once"
+
+    found.add("DaemonSet/b", {}, overloaded())
+    assert found.next_retry_s() == pytest.approx(0.0, abs=0.1), "b does not wait as long as a"
+    assert (found.times("DaemonSet/a"), found.times("DaemonSet/b")) == (11, 1)
+    found.keep({"DaemonSet/b"})
+    assert found.times("DaemonSet/a") == 0
+
+
+def test_the_servers_own_wish_counts():
+    found = Setbacks(lambda: 0.0)
+    found.add("DaemonSet/a", {}, error_of(429, {"message": "slow", "details": {"retryAfterSeconds": 7}}))
+    assert found.next_retry_s() == 7
+
+
+async def test_an_object_that_rests_after_a_failure_is_not_sent_with_every_event():
+    api = FakeApi(clusterpolicies=[policy()])
+    api.refuse[PLUGIN] = overloaded()
+
+    async with controller(api) as made:
+        for _ in range(20):  # as many events, one after the other
+            with suppress(GPUReadyError):
+                await made.policy.reconcile("policy")
+        assert made.policy._objects.setbacks.times(f"DaemonSet/{PLUGIN}") < 5
+
+    assert api.sent.count(f"apply daemonsets {PLUGIN}") < 5
 
 
 async def test_a_node_that_cannot_be_labelled_does_not_keep_the_others_waiting():

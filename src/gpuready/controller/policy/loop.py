@@ -31,7 +31,6 @@ from gpuready.controller.policy.observed import Observed
 from gpuready.controller.policy.operand_rows import some
 from gpuready.controller.policy.overtaken import unless_overtaken
 from gpuready.controller.policy.plan import Plan, plan_of
-from gpuready.controller.policy.refusals import Refusals
 from gpuready.controller.policy.status import (
     headline,
     ignored_status,
@@ -153,9 +152,10 @@ class PolicyLoop(Loop):
             # Nothing is applied, but what runs is still told.
             plan = self._plan(active, self._current.effective)
         await self._report(active, plan, self._worth_telling(failures))
-        self._objects.refusals.keep(failures)
-        if (wait_s := self._objects.refusals.next_retry_s()) is not None:
-            self.queue.add_after(KEY, wait_s)
+        for failing in (self._objects.refusals, self._objects.setbacks):
+            failing.keep(failures)
+            if (wait_s := failing.next_retry_s()) is not None:
+                self.queue.add_after(KEY, wait_s)
         self._come_again({key: exc for key, exc in failures.items() if key not in self._objects.refusals})
 
     async def _bring_about(self, plan: Plan, policy: ClusterPolicy) -> Failures:
@@ -173,13 +173,18 @@ class PolicyLoop(Loop):
         told = {
             key: str(exc)
             for key, exc in failures.items()
-            if key in self._failing or key in self._objects.refusals or not is_passing(exc)
+            if self._is_lasting(key) or key in self._objects.refusals or not is_passing(exc)
         }
         for key, why in told.items():
             if self._told.get(key) != why:
                 self._log.warning("object not written", object=key, error=why)
         self._failing, self._told = set(failures), told
         return told
+
+    def _is_lasting(self, key: str) -> bool:
+        """A pass that comes too early for another try is none."""
+        times = self._objects.setbacks.times(key)
+        return times > 1 if times else key in self._failing
 
     def _come_again(self, failures: Failures) -> None:
         if failures:
@@ -389,7 +394,7 @@ class PolicyLoop(Loop):
     def _on_namespace(self, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
         """A new one takes what the old one, or none, has refused."""
         if old is None and new is not None:
-            self._objects.refusals = Refusals()
+            self._objects.forget_failures()
             self.queue.forget(KEY)
         self._wake()
 

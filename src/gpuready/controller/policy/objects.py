@@ -14,6 +14,7 @@ from gpuready.controller.policy.ahead import Ahead
 from gpuready.controller.policy.left_behind import is_originals
 from gpuready.controller.policy.plan import Plan, key_of
 from gpuready.controller.policy.refusals import Refusals
+from gpuready.controller.policy.setbacks import Setbacks
 from gpuready.controller.policy.spared_pods import sparing
 from gpuready.errors import ApiError, GPUReadyError, InternalError
 from gpuready.kube.apply import ECHO_S, Applied, Applier, Change
@@ -31,6 +32,7 @@ class Objects:
     """
     come_again  somebody has to look again in so many seconds
     refusals    what the API server does not take as it is
+    setbacks    what could not be written this time
     under_way   names of objects that the API server has not answered about yet
     """
 
@@ -50,9 +52,13 @@ class Objects:
     def begin(self) -> None:
         """A term begins: others have written since the last."""
         self._applier = Applier(self._client, fit=sparing)
-        self.refusals = Refusals()
+        self.forget_failures()
         self._echoes, self._ahead = Echoes(), Ahead()
         self._originals: list[Object] | None = None  # the original operator's at this term's beginning
+
+    def forget_failures(self) -> None:
+        """What has failed may be tried again at once."""
+        self.refusals, self.setbacks = Refusals(), Setbacks()
 
     def daemonsets(self) -> dict[str, Object]:
         """By name, as the cache shows them or as we know better."""
@@ -91,7 +97,7 @@ class Objects:
 
     async def _apply_or_why_not(self, obj: Object) -> GPUReadyError | None:
         key = _name_of(obj)
-        if known := self.refusals.find(key, obj) or self.hidden(obj["kind"]):
+        if known := self.refusals.find(key, obj) or self.setbacks.find(key, obj) or self.hidden(obj["kind"]):
             return known
         self.under_way.add(key)
         try:
@@ -99,7 +105,10 @@ class Objects:
         except Away:
             raise
         except ApiError as exc:
-            return self.refusals.add(key, obj, exc)
+            told = self.refusals.add(key, obj, exc)
+            if key not in self.refusals:
+                self.setbacks.add(key, obj, told)
+            return told
         except Exception as exc:  # a mistake of ours with one object: the others are written
             self._log.exception("object not written", object=key)
             return InternalError.of(exc)

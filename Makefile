@@ -11,6 +11,8 @@ IMAGE ?= gpuready
 ENGINE ?= podman
 IMAGE_PYTHON ?= 3.13
 IMAGE_ARCH ?= $(shell uname -m)
+# A simulated cluster is many short programs: each would compile all its modules again.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-node kubernetes containerd conformance e2e soak check bench bench-scale wheels image image-bases sim down format stubs crds chart requirements picture clean

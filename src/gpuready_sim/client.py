@@ -129,7 +129,7 @@ class Access:
     def from_kubeconfig(cls, path: Path | str, context: str = "") -> Self:
         """The current (or named) context of a kubeconfig file; file and inline data both work."""
         base = Path(path)
-        config = yaml.safe_load(base.read_text())
+        config = yaml.load(base.read_text(), Loader=yaml.CSafeLoader)
         chosen = _named(config["contexts"], context or config["current-context"])["context"]
         cluster = _named(config["clusters"], chosen["cluster"])["cluster"]
         user = _named(config["users"], chosen["user"])["user"]

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
-from msgspec.structs import fields
 
 from gpuready.api.blocks import ImageRef
 from gpuready.api.clusterpolicy import ClusterPolicy, ClusterPolicySpec
@@ -152,11 +151,11 @@ def _images(block: msgspec.Struct, path: str) -> Iterator[PolicyProblem]:
     """Parts with which no container runtime could pull anything: a blank, a line end, a quote."""
     if getattr(block, "enabled", True) is False:
         return
-    for each in fields(block):
-        value, where = getattr(block, each.name), f"{path}.{each.encode_name}"
+    for name, in_the_policy in zip(block.__struct_fields__, block.__struct_encode_fields__, strict=True):
+        value, where = getattr(block, name), f"{path}.{in_the_policy}"
         if isinstance(value, msgspec.Struct):
             yield from _images(value, where)
-        elif _names_an_image(block, each.name) and not _OF_A_REFERENCE.fullmatch(value):
+        elif _names_an_image(block, name) and not _OF_A_REFERENCE.fullmatch(value):
             yield problem(where, value, "a part of an image's name")
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING
 from urllib.parse import urlencode, urlsplit
-
-import aiohttp
 
 from gpuready_sim.apiserver.failures import Failure, Obj, bad_request, not_found
 from gpuready_sim.apiserver.requests import Request, Stream, Target
 from gpuready_sim.apiserver.selectors import LabelSelector, Requirement
 from gpuready_sim.apiserver.store import Store
 from gpuready_sim.apiserver.tunnel import Destination
+
+if TYPE_CHECKING:
+    import aiohttp
 
 _LOG_OPTIONS = ("follow", "previous", "tailLines", "sinceSeconds", "sinceTime", "timestamps", "limitBytes")
 _NOT_FORWARDED = frozenset(
@@ -90,6 +92,8 @@ class Forwarding:
     async def _answer_of(
         self, method: str, url: str, headers: dict[str, str], body: bytes, *, refuse_errors: bool
     ) -> Stream:
+        import aiohttp  # a third of the server's start, and most servers are never asked for this
+
         if self._session is None:
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=10)
             self._session = aiohttp.ClientSession(timeout=timeout, auto_decompress=False)

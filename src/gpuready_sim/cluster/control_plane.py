@@ -233,7 +233,7 @@ async def _printed_by(*command: str) -> list[Object]:
     out, err = await process.communicate()
     if process.returncode != 0:
         raise ProcessError(f"`gpuready {command[0]}` failed", why=err.decode(errors="replace")[-500:])
-    return [document for document in yaml.safe_load_all(out) if document]
+    return [document for document in yaml.load_all(out, Loader=yaml.CSafeLoader) if document]
 
 
 async def _wait_established(client: SimClient, name: str) -> None:

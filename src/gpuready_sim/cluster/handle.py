@@ -348,7 +348,7 @@ def _documents(source: Object | str | Path) -> list[Object]:
     if isinstance(source, Mapping):
         return [dict(source)]
     text = source.read_text() if isinstance(source, Path) else source
-    return [obj for obj in yaml.safe_load_all(text) if obj]
+    return [obj for obj in yaml.load_all(text, Loader=yaml.CSafeLoader) if obj]
 
 
 def _without_managed_fields(obj: Object) -> Object:

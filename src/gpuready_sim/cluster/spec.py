@@ -100,7 +100,7 @@ class ClusterSpec:
     def parse(cls, text: str, *, source: str = "cluster.yaml") -> ClusterSpec:
         """raises SpecError"""
         try:
-            tree = yaml.safe_load(text)
+            tree = yaml.load(text, Loader=yaml.CSafeLoader)
         except yaml.YAMLError as exc:
             raise SpecError(f"{source} is no YAML", why=str(exc).replace("\n", " ")) from exc
         reader = _Reader(tree, source)

@@ -48,7 +48,7 @@ def rendered(
     """The objects of a release named gpuready; `apis` are served beside Kubernetes' own."""
     done = _template(yaml.safe_dump(dict(values or {})), tuple(apis), namespace)
     assert done.returncode == 0, done.stderr
-    return [document for document in yaml.safe_load_all(done.stdout) if document]
+    return [document for document in yaml.load_all(done.stdout, Loader=yaml.CSafeLoader) if document]
 
 
 def refused(values: Mapping[str, Any]) -> str:

@@ -109,12 +109,13 @@ def policies(record: str) -> tuple[ClusterPolicy, ClusterPolicy]:
 
 
 def values_of(record: str) -> Mapping[str, Any]:
-    return dict(yaml.safe_load((HERE / "records" / record / "values.yaml").read_text()) or {})
+    text = (HERE / "records" / record / "values.yaml").read_text()
+    return dict(yaml.load(text, Loader=yaml.CSafeLoader) or {})
 
 
 def documents(record: str) -> list[Object]:
     text = Path(HERE, "records", record, "policy.yaml").read_text()
-    return [document for document in yaml.safe_load_all(text) if document]
+    return [document for document in yaml.load_all(text, Loader=yaml.CSafeLoader) if document]
 
 
 def fields(policy: ClusterPolicy) -> dict[str, Any]:

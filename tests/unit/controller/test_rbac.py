@@ -57,4 +57,4 @@ def test_the_lease_of_the_leader_can_be_had_in_its_own_namespace_and_nowhere_els
 
 def test_the_command_prints_them_for_kubectl() -> None:
     printed = CliRunner().invoke(gpuready, ["rbac", "--namespace", "gpu"], standalone_mode=False)
-    assert list(yaml.safe_load_all(printed.output)) == operator_objects("gpu")
+    assert list(yaml.load_all(printed.output, Loader=yaml.CSafeLoader)) == operator_objects("gpu")

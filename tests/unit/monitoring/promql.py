@@ -46,7 +46,7 @@ def parse(text: str) -> Expression:
 
 
 def alerts(path: Path = ALERTS) -> list[dict[str, Any]]:
-    groups = yaml.safe_load(path.read_text())["groups"]
+    groups = yaml.load(path.read_text(), Loader=yaml.CSafeLoader)["groups"]
     return [rule for group in groups for rule in group["rules"]]
 
 

@@ -164,7 +164,7 @@ def test_with_a_mirror_each_image_has_its_source() -> None:
 def test_no_image_of_the_rendered_objects_is_missing(policy: str) -> None:
     pulled, _ = images_of(policy, UBUNTU)
     listed = {each.image for each in pulled} | {each.source for each in pulled}
-    objects = [o for o in yaml.safe_load_all(rendered(policy, UBUNTU, "gpu-operator").yaml) if o]
+    objects = rendered(policy, UBUNTU, "gpu-operator").objects
     pods = [o["spec"]["template"]["spec"] for o in objects if o["kind"] == "DaemonSet"]
     used = {c["image"] for pod in pods for c in (*pod.get("initContainers", ()), *pod["containers"])}
     assert used

@@ -6,11 +6,9 @@ and the pods that a container makes from an image in its environment.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
-
-import yaml
 
 from gpuready import names
 from gpuready.tools.files import policy_in
@@ -52,7 +50,7 @@ def images_of(policy_text: str, nodes_text: str, own_image: str = "") -> tuple[l
     with_mirror = rendered(policy_text, nodes_text, names.OPERATOR_NAMESPACE, suppose_gpus=True)
     registry = _registry_of(policy_text)
     own = own_image or (f"{registry.rstrip('/')}/{_RENDERED_OWN}" if registry else _RENDERED_OWN)
-    found = [(_RENDERED_OWN, "operator: the operator itself"), *_uses(with_mirror.yaml)]
+    found = [(_RENDERED_OWN, "operator: the operator itself"), *_uses(with_mirror.objects)]
     sources = [(_RENDERED_OWN, ""), *_uses(_without_mirror(policy_text, nodes_text))]
     uses: dict[tuple[str, str], list[str]] = {}
     for (image, use), (source, _) in zip(found, sources, strict=True):
@@ -69,11 +67,11 @@ def images_of(policy_text: str, nodes_text: str, own_image: str = "") -> tuple[l
     return pulled, with_mirror.remarks
 
 
-def _uses(text: str) -> Iterator[tuple[str, str]]:
+def _uses(objects: Iterable[Object]) -> Iterator[tuple[str, str]]:
     """(image, who uses it) in the order of the objects."""
-    for obj in yaml.safe_load_all(text):
-        pod = ((obj or {}).get("spec") or {}).get("template", {}).get("spec") or {}
-        operand = (obj or {}).get("metadata", {}).get("labels", {}).get(names.OPERAND_LABEL, "")
+    for obj in objects:
+        pod = (obj.get("spec") or {}).get("template", {}).get("spec") or {}
+        operand = obj["metadata"].get("labels", {}).get(names.OPERAND_LABEL, "")
         for container in (*pod.get("initContainers", ()), *pod.get("containers", ())):
             where = f"{operand}: {obj['kind']}/{obj['metadata']['name']} {container['name']}"
             yield container["image"], where
@@ -86,13 +84,13 @@ def _registry_of(policy_text: str) -> str:
     return str(_site_of(policy_in(policy_text)).get("registry") or "")
 
 
-def _without_mirror(policy_text: str, nodes_text: str) -> str:
+def _without_mirror(policy_text: str, nodes_text: str) -> Iterable[Object]:
     """What is rendered in a world without mirrors."""
     raw = policy_in(policy_text)
     site = {key: value for key, value in _site_of(raw).items() if key != "registry"}
     spec = {**(raw.get("spec") or {}), "gpuready": site}
     bare = dump_yaml({**raw, "spec": spec})
-    return rendered(bare, nodes_text, names.OPERATOR_NAMESPACE, suppose_gpus=True).yaml
+    return rendered(bare, nodes_text, names.OPERATOR_NAMESPACE, suppose_gpus=True).objects
 
 
 def _site_of(raw: Object) -> dict[str, Any]:

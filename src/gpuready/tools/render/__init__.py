@@ -22,10 +22,14 @@ from gpuready.yaml_text import dump_yaml_documents
 
 @dataclass(frozen=True)
 class Rendered:
-    """The YAML, in the order in which objects are applied, and what a reader should know of it."""
+    """The objects, in the order in which they are applied, and what a reader should know of them."""
 
-    yaml: str
+    objects: Sequence[Mapping[str, Any]]
     remarks: tuple[str, ...]
+
+    @property
+    def yaml(self) -> str:
+        return dump_yaml_documents(self.objects)
 
 
 def rendered(
@@ -64,7 +68,7 @@ def rendered(
     plan = plan_of(active, active.policy, view)
     objects = plan.objects if owned else [_without_owner(obj) for obj in plan.objects]
     remarks = _remarks(raw, plan, view, len(nodes), unseen)
-    return Rendered(dump_yaml_documents(objects), (*remarks, *_supposed(supposed), *_bare(bare)))
+    return Rendered(objects, (*remarks, *_supposed(supposed), *_bare(bare)))
 
 
 def _facts(node: Mapping[str, Any]) -> NodeFacts:

@@ -19,7 +19,9 @@ Object = dict[str, Any]
 Key = tuple[str, str]
 
 
+@functools.cache
 def record_objects(record: str) -> dict[Key, Object]:
+    """Read once for all tests, which change copies of it only."""
     return by_key(parse_yaml_documents((RECORDS / record / "objects.yaml").read_text()))
 
 

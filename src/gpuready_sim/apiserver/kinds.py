@@ -246,7 +246,18 @@ def _changed_service(new: Obj, old: Obj, _: Surroundings) -> None:
     for key in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
         if not spec.get(key) and before.get(key):
             spec[key] = before[key]
+    for key, types in _OF_TYPES.items():
+        if before.get("type") in types and spec.get("type") not in types and spec.get(key) == before.get(key):
+            spec.pop(key, None)
     new["spec"] = spec
+
+
+# What the server has filled in for a type goes with it, unless somebody says something else.
+# Source: kubernetes, pkg/registry/core/service/strategy.go (dropTypeDependentFields).
+_OF_TYPES = {
+    "externalTrafficPolicy": ("NodePort", "LoadBalancer"),
+    "allocateLoadBalancerNodePorts": ("LoadBalancer",),
+}
 
 
 def _free_address(around: Surroundings) -> str:

@@ -12,6 +12,7 @@ from .harness import (
     JSON_PATCH,
     NODES,
     PODS,
+    SERVICES,
     STRATEGIC,
     WIDGETS,
     Api,
@@ -33,6 +34,22 @@ async def test_a_created_object_gets_what_the_server_owns(api: Api) -> None:
     assert int(meta["resourceVersion"]) > 0
     assert meta["managedFields"][0]["manager"] == "tester"
     assert "generation" not in meta
+
+
+async def test_a_service_loses_with_its_type_what_the_server_had_filled_in_for_it(api: Api) -> None:
+    def of(kind: str, **more: str) -> dict[str, object]:
+        spec = {"type": kind, "ports": [{"port": 80}], **more}
+        return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": spec}
+
+    made = await api.patch(f"{SERVICES}/s?fieldManager=me", of("NodePort"), APPLY)
+    assert made.json["spec"]["externalTrafficPolicy"] == "Cluster"
+
+    said = await api.patch(
+        f"{SERVICES}/s?fieldManager=me", of("ClusterIP", externalTrafficPolicy="Local"), APPLY
+    )
+    assert (said.code, "externally-accessible" in said.message) == (422, True)
+    changed = await api.patch(f"{SERVICES}/s?fieldManager=me", of("ClusterIP"), APPLY)
+    assert "externalTrafficPolicy" not in changed.json["spec"]
 
 
 async def test_a_name_is_made_from_generate_name(api: Api) -> None:

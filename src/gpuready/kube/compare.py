@@ -2,7 +2,8 @@
 
 Only the fields that `desired` names are looked at: what the server or others added beside them is theirs.
 Equal is what means the same: "1000m" and "1", a missing field and an empty one, a list of containers in
-another order.
+another order. Some lists and maps count as a whole, tolerations and node selectors among them: there what
+somebody has added changes the meaning of ours.
 """
 
 from __future__ import annotations
@@ -31,6 +32,10 @@ _LIST_KEYS: dict[str, tuple[str, ...]] = {
     "ports": ("containerPort", "port", "protocol"),
 }
 _KEY_DEFAULTS = {"protocol": "TCP"}
+# Maps that the API takes as one value (x-kubernetes-map-type: atomic), and so is every list without keys.
+_WHOLE_MAPS = frozenset({"nodeSelector", "selector", "matchLabels"})
+# What the server fills in inside of such lists: API version of a fieldRef, life of a token, of a relabelling.
+_FILLED_IN = {"apiVersion": "v1", "expirationSeconds": 3600, "action": "replace"}
 _QUANTITY_MAPS = frozenset({"limits", "requests"})
 _QUANTITY_FIELDS = frozenset({"sizeLimit"})
 
@@ -91,6 +96,9 @@ def _walk(want: Any, have: Any, steps: _Steps) -> Iterator[tuple[_Steps, Any, An
             if want or have not in (None, ""):
                 yield from _missing(want, have, steps)
             return
+        if steps and steps[-1] in _WHOLE_MAPS and _says_more(want, have):
+            yield steps, dict(have), dict(want)
+            return
         for name, value in want.items():
             yield from _walk(value, have.get(name), (*steps, name))
     elif isinstance(want, Sequence) and not isinstance(want, str):
@@ -121,8 +129,22 @@ def _walk_list(want: Sequence[Any], have: Any, steps: _Steps) -> Iterator[tuple[
                 yield (*steps, entry), None, each
     elif len(want) != len(have):
         yield steps, list(have) or None, list(want)
-    elif any(True for index, each in enumerate(want) for _ in _walk(each, have[index], (*steps, str(index)))):
+    elif _says_more(want, have) or any(
+        True for index, each in enumerate(want) for _ in _walk(each, have[index], (*steps, str(index)))
+    ):
         yield steps, list(have), list(want)
+
+
+def _says_more(want: Any, have: Any) -> bool:
+    """Somewhere in it stands what we have not said and the server does not fill in."""
+    if isinstance(want, Mapping) and isinstance(have, Mapping):
+        added = {name: value for name, value in have.items() if want.get(name) is None}
+        if any(value and _FILLED_IN.get(name) != value for name, value in added.items()):
+            return True
+        return any(_says_more(want[name], have[name]) for name in want.keys() & have.keys())
+    if isinstance(want, list | tuple) and isinstance(have, list | tuple):
+        return any(_says_more(*pair) for pair in zip(want, have, strict=False))
+    return False
 
 
 def _entry_key(entry: Mapping[str, Any], keys: Sequence[str]) -> tuple[tuple[str, Any], ...]:

@@ -82,6 +82,63 @@ def test_a_changed_field_is_named_by_its_path(want: dict[str, Any], have: dict[s
     assert [each.path for each in found] == [f"spec.template.spec.{path}"]
 
 
+def pod(**spec: Any) -> dict[str, Any]:
+    found = daemonset()
+    found["spec"]["template"]["spec"] |= spec
+    return found
+
+
+EVERY = {"operator": "Exists"}
+TOKEN = {"serviceAccountToken": {"path": "token"}}
+NAME = {"downwardAPI": {"items": [{"path": "a", "fieldRef": {"fieldPath": "metadata.name"}}]}}
+
+
+@pytest.mark.parametrize(
+    ("want", "have", "path"),
+    [
+        pytest.param(
+            {"tolerations": [EVERY]}, {"tolerations": [{**EVERY, "key": "a"}]}, "tolerations", id="narrower"
+        ),
+        pytest.param(
+            {"nodeSelector": {"a": "b"}}, {"nodeSelector": {"a": "b", "c": "d"}}, "nodeSelector", id="a map"
+        ),
+        pytest.param(
+            {"volumes": [{"name": "v", "projected": {"sources": [TOKEN]}}]},
+            {
+                "volumes": [
+                    {
+                        "name": "v",
+                        "projected": {
+                            "sources": [{"serviceAccountToken": {"path": "token", "audience": "x"}}]
+                        },
+                    }
+                ]
+            },
+            "volumes[name=v].projected.sources",
+            id="deep inside",
+        ),
+    ],
+)
+def test_what_is_added_to_what_counts_as_a_whole_is_a_difference(
+    want: dict[str, Any], have: dict[str, Any], path: str
+) -> None:
+    assert [each.path for each in differences(pod(**want), pod(**have))] == [f"spec.template.spec.{path}"]
+
+
+def test_what_the_server_fills_in_there_is_none() -> None:
+    token = {"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}}
+    name = {
+        "downwardAPI": {
+            "items": [{"path": "a", "fieldRef": {"fieldPath": "metadata.name", "apiVersion": "v1"}}]
+        }
+    }
+    want, have = (
+        pod(volumes=[{"name": "v", "projected": {"sources": sources}}])
+        for sources in ([TOKEN, NAME], [token, name])
+    )
+    assert differences(want, have) == []
+
+
 def test_the_manager_of_a_hand_edit_is_found_in_managed_fields() -> None:
     live = daemonset(image="hand:1", args=["x"])
     live["metadata"]["managedFields"] = [

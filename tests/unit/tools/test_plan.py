@@ -574,6 +574,15 @@ def test_pods_that_waited_for_their_deletion_restart_once_that_is_not_asked_for_
     assert not [pod for pod in foresee(raw, seen).pods if pod.daemonset == PLUGIN], "they go on waiting"
 
 
+def test_where_the_toolkit_begins_anew_a_runtime_may_restart_and_that_is_said() -> None:
+    raw, seen = cluster(toolkit={"enabled": True})
+    said = "1 node: a container runtime whose configuration the toolkit then changes is restarted"
+
+    assert any(each.startswith(said) for each in foresee(raw, seen).remarks)
+    made = [daemon_pod("nvidia-container-toolkit-daemonset", "gpu-1", "toolkit")]
+    assert not any("runtime" in each for each in foresee(raw, replace(seen, pods=made)).remarks)
+
+
 def test_the_labels_of_the_namespace_are_told() -> None:
     raw, seen = cluster(psa={"enabled": True})
     level = "pod-security.kubernetes.io/enforce"

@@ -32,8 +32,9 @@ from gpuready.kube.trimmed import Pod, decode_pod
 from gpuready.operands.contract import ClusterView
 from gpuready.operands.driver.pools import BASE_NAME
 from gpuready.operands.node_agent import manifest as node_agent
+from gpuready.operands.toolkit.operand import OPERAND as TOOLKIT
 from gpuready.tools.plan import nodes, objects, pods
-from gpuready.tools.plan.forecast import Forecast, OperandLine
+from gpuready.tools.plan.forecast import Forecast, OperandLine, PodChange, PodFate
 from gpuready.tools.plan.look import Look, decoded
 from gpuready.tools.plan.nodes import Outlook, Surroundings
 from gpuready.tools.plan.objects import ObjectsOutlook
@@ -120,7 +121,7 @@ def _followed(
         not_implemented=plan.not_implemented,
         obstacles=changed.obstacles,
         agent_refused=(refusal.message, refusal.next_step) if refusal else ("", ""),
-        remarks=tuple(_remarks(policy, look, outlooks)),
+        remarks=(*_remarks(policy, look, outlooks), *_remarks_on_runtimes(moved)),
     )
 
 
@@ -228,6 +229,18 @@ def _operand_lines(plan: Plan) -> list[OperandLine]:
 
 
 # --- what cannot be known ---------------------------------------------------------------------------------
+
+
+def _remarks_on_runtimes(moved: Sequence[PodChange]) -> list[str]:
+    """What the toolkit's daemon finds to change in a runtime's files is known on the node alone."""
+    begins = (PodFate.STARTS, PodFate.RESTARTS)
+    nodes = [each for each in moved if each.operand == TOOLKIT.name and each.fate in begins]
+    if not nodes:
+        return []
+    return [
+        f"{counted(len(nodes), 'node')}: a container runtime whose configuration the toolkit then changes is "
+        "restarted, one node with GPU workloads after the other (spec.gpuready.toolkit.maxUnavailable)"
+    ]
 
 
 def _remarks(policy: ClusterPolicy, look: Look, outlooks: Sequence[Outlook]) -> list[str]:

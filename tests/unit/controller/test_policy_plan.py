@@ -8,7 +8,9 @@ from tests.unit.controller.policies import UBUNTU, daemonsets, node_facts, plann
 from gpuready import names
 from gpuready.controller.policy.active import read
 from gpuready.controller.policy.plan import plan_of
+from gpuready.controller.policy.view import pool_served_by
 from gpuready.operands.contract import ClusterView, NodeFacts
+from gpuready.operands.driver.manifest import POOL_LABEL
 
 
 def test_a_policy_leads_to_agent_driver_and_plugin():
@@ -17,6 +19,10 @@ def test_a_policy_leads_to_agent_driver_and_plugin():
         "nvidia-driver-daemonset",
         "nvidia-device-plugin-daemonset",
     }
+
+
+def with_image(image):
+    return {"spec": {"template": {"spec": {"containers": [{"name": "nvidia-driver-ctr", "image": image}]}}}}
 
 
 def test_the_policy_owns_its_objects_but_not_the_node_agents():
@@ -49,6 +55,21 @@ def test_the_agent_runs_on_gpu_nodes_only_where_feature_discovery_is_there():
     with_nfd = ClusterView("gpu-operator", "gpuready:test", nfd_present=True)
     selector = daemonsets(plan_of(active, active.policy, with_nfd))["gpuready-node-agent"]
     assert selector["spec"]["template"]["spec"]["nodeSelector"] == {"nvidia.com/gpu.present": "true"}
+
+
+@pytest.mark.parametrize(
+    ("driver", "pool"),
+    [
+        pytest.param({}, "", id="there is none"),
+        pytest.param({"metadata": {"labels": {POOL_LABEL: "rhel9.4"}}}, "rhel9.4", id="ours says it"),
+        pytest.param(with_image("nvcr.io/nvidia/driver:580.126.20-ubuntu22.04"), "ubuntu22.04", id="its tag"),
+        pytest.param(with_image("nvcr.io/nvidia/driver@sha256:" + 64 * "a"), "", id="a digest says nothing"),
+    ],
+)
+def test_which_system_a_driver_serves_that_we_take_over(driver, pool):
+    """Another one under its name would take the driver's pods from every node of this one."""
+    rhel = NodeFacts("g0", {**UBUNTU, names.OS_ID_LABEL: "rhel", names.OS_VERSION_LABEL: "9.4"})
+    assert pool_served_by(driver, [rhel, node_facts()]) == pool
 
 
 def test_each_operating_system_gets_its_own_driver_and_the_first_keeps_its_name():

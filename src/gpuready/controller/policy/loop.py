@@ -44,7 +44,7 @@ from gpuready.errors import ApiError, GPUReadyError, InternalError
 from gpuready.kube.client import KubeClient
 from gpuready.kube.errors import ApiStatusError, Away, NotFound, is_passing
 from gpuready.kube.events import WARNING, EventRecorder
-from gpuready.kube.resources import CLUSTER_POLICIES, NAMESPACES
+from gpuready.kube.resources import CLUSTER_POLICIES, DAEMONSETS, NAMESPACES
 from gpuready.kube.trimmed import Node
 from gpuready.operands.contract import ClusterView
 from gpuready.operands.driver.pools import BASE_NAME
@@ -96,6 +96,7 @@ class PolicyLoop(Loop):
         self._bugs: dict[str, str] = {}
         self._written: dict[str, float] = {}
         self._echoes = Echoes()
+        self._foreign_driver: Mapping[str, Any] | None = None
         self._overtaken = asyncio.Event()  # a newer text has come since the pass began
         self._referred_to: Collection[str] = ()  # names in the last plan's pods
         self._worked_s = self._rested_at = 0.0
@@ -142,6 +143,7 @@ class PolicyLoop(Loop):
         if not self._caches.nodes.synced:
             pass  # what suits a cluster that we may not see cannot be planned
         elif active.policy is not None:
+            self._foreign_driver = await self._objects.find_foreign(DAEMONSETS, BASE_NAME)
             plan = self._plan(active, active.policy)
             bringing = self._bring_about(plan, active.policy)
             found = await unless_overtaken(bringing, self._overtaken, self._tell_applying)
@@ -219,7 +221,7 @@ class PolicyLoop(Loop):
             self._caches.nodes.values(),
             namespace=namespace,
             own_image=self._own_image,
-            base_driver=self._caches.find_owned("DaemonSet", namespace, BASE_NAME),
+            base_driver=self._caches.find_owned("DaemonSet", namespace, BASE_NAME) or self._foreign_driver,
             configs=self._caches.configmaps.values(),
             existing=self._caches.existing(),
             service_monitors=self._caches.serves_service_monitors,

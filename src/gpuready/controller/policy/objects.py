@@ -21,7 +21,7 @@ from gpuready.kube.apply import ECHO_S, Applied, Applier, Change
 from gpuready.kube.client import KubeClient
 from gpuready.kube.errors import Away, Forbidden, NotFound, Unreachable
 from gpuready.kube.events import NORMAL, WARNING, EventRecorder
-from gpuready.kube.resources import resource_of
+from gpuready.kube.resources import Resource, resource_of
 from gpuready.log import Logger
 
 Failures = dict[str, GPUReadyError]  # object "Kind/name" -> why it could not be written
@@ -54,6 +54,7 @@ class Objects:
         self._applier = Applier(self._client, fit=sparing)
         self.forget_failures()
         self._echoes, self._ahead = Echoes(), Ahead()
+        self._foreign: dict[str, Object | None] = {}
         self._originals: list[Object] | None = None  # the original operator's at this term's beginning
 
     def forget_failures(self) -> None:
@@ -163,6 +164,19 @@ class Objects:
             self._ahead.forget(name)
             self._log.info("object deleted", kind=kind, name=name, reason="no longer wanted")
         return failures
+
+    async def find_foreign(self, resource: Resource, name: str) -> Object | None:
+        """What stands under a name of ours before we have taken it over; asked once a term.
+
+        The caches hold what is ours. Of the original's driver a plan has to know which nodes it serves.
+        """
+        key = f"{resource.plural}/{name}"
+        if key not in self._foreign:
+            try:
+                self._foreign[key] = await self._client.get(resource, name, self._caches.namespace)
+            except NotFound:
+                self._foreign[key] = None
+        return self._foreign[key]
 
     async def originals(self, policies: Collection[str]) -> list[Object]:
         """Of the original operator, for policies of these uids. What we may not see stays.

@@ -11,6 +11,7 @@ from gpuready.controller.labelling.decision import is_gpu_node
 from gpuready.kube.trimmed import Node
 from gpuready.operands.contract import ClusterView, NodeFacts
 from gpuready.operands.driver.manifest import POOL_LABEL
+from gpuready.operands.driver.pools import os_tag_of
 
 
 def view_of(
@@ -37,19 +38,33 @@ def view_of(
     leaving            as in `ClusterView`
     """
     ordered = sorted(nodes, key=lambda node: node.metadata.name)
-    labels = ((base_driver or {}).get("metadata") or {}).get("labels") or {}
+    gpu_nodes = tuple(facts_of(node) for node in ordered if is_gpu_node(node.metadata.labels))
     return ClusterView(
         namespace=namespace,
         own_image=own_image,
-        gpu_nodes=tuple(facts_of(node) for node in ordered if is_gpu_node(node.metadata.labels)),
+        gpu_nodes=gpu_nodes,
         nfd_present=nfd_may_run and any(is_labelled_by_nfd(node) for node in ordered),
-        base_driver_pool=labels.get(POOL_LABEL, ""),
+        base_driver_pool=pool_served_by(base_driver or {}, gpu_nodes),
         configs={config["metadata"]["name"]: files_of(config) for config in configs},
         existing=existing or {},
         service_monitors=service_monitors,
         images=images or {},
         leaving=leaving,
     )
+
+
+def pool_served_by(driver: Mapping[str, Any], nodes: Iterable[NodeFacts]) -> str:
+    """OS tag of a driver DaemonSet, "" when it does not say one.
+
+    The original's has no label of ours; for which system its one image is, the image's tag says.
+    """
+    labels = (driver.get("metadata") or {}).get("labels") or {}
+    if tag := labels.get(POOL_LABEL):
+        return str(tag)
+    pod = (driver.get("spec") or {}).get("template", {}).get("spec") or {}
+    images = [str(each.get("image") or "") for each in pod.get("containers") or ()]
+    tags = sorted({os_tag_of(node.labels) for node in nodes} - {""})
+    return next((tag for tag in tags if images and images[0].endswith(f"-{tag}")), "")
 
 
 def files_of(config: Mapping[str, Any]) -> dict[str, str]:

@@ -17,7 +17,7 @@ from gpuready.errors import PolicyError
 from gpuready.operands.contract import ClusterView, KubeObject
 from gpuready.operands.driver.pools import Pool
 from gpuready.operands.original.containers import DIRECTORY, config_volume, host_path, mount, volume_name
-from gpuready.operands.original.gpu_access import CRIO, runtime_of
+from gpuready.operands.original.gpu_access import CRIO, runtime_among
 
 _RED_HAT, _DEBIAN, _SUSE = (
     ("centos", "rhcos", "rhel", "rocky", "ol"),
@@ -157,7 +157,8 @@ def _topology(policy: ClusterPolicy) -> Files:
 
 def _subscriptions(view: ClusterView, pool: Pool) -> Files:
     """The machine's right to its distribution's packages; CRI-O gives it to every container by itself."""
-    if pool.os_id == "rhel" and runtime_of(view) != CRIO:
+    nodes = (node for node in view.gpu_nodes if node.name in pool.node_names)
+    if pool.os_id == "rhel" and runtime_among(nodes) != CRIO:
         paths = _ENTITLEMENTS
     elif pool.os_id in _SUSE:
         paths = _REGISTRATIONS

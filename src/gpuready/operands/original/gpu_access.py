@@ -5,20 +5,26 @@ By the RuntimeClass whose handler the toolkit installs, or, with the NRI plugin,
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from gpuready.api.clusterpolicy import ClusterPolicy
-from gpuready.operands.contract import ClusterView
+from gpuready.operands.contract import ClusterView, NodeFacts
 
 CONTAINERD, CRIO, DOCKER = "containerd", "crio", "docker"
 _SCHEMES = {"containerd": CONTAINERD, "cri-o": CRIO, "docker": DOCKER}
 
 
 def runtime_of(view: ClusterView) -> str:
-    """The container runtime of the GPU nodes; containerd where any has it, or where none is known.
+    """The container runtime of the GPU nodes. One DaemonSet serves all of them, as in the original."""
+    return runtime_among(view.gpu_nodes)
 
-    Source: state_manager.go:815. One DaemonSet serves all nodes, so a cluster with two runtimes is served
-    as far as the original serves it.
+
+def runtime_among(nodes: Iterable[NodeFacts]) -> str:
+    """containerd where any of them has it, or where none is known.
+
+    Source: state_manager.go:815.
     """
-    found = [_SCHEMES.get(node.runtime.partition(":")[0], "") for node in view.gpu_nodes]
+    found = [_SCHEMES.get(node.runtime.partition(":")[0], "") for node in nodes]
     known = [runtime for runtime in found if runtime]
     return CONTAINERD if CONTAINERD in known or not known else known[-1]
 

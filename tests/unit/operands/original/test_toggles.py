@@ -303,6 +303,13 @@ def test_the_machines_subscription_is_shown_to_the_driver(
     assert found == expected
 
 
+def test_the_runtime_of_other_nodes_decides_nothing_about_a_subscription() -> None:
+    """The original asks one runtime of the whole cluster."""
+    plan = planned(node("g1", "rhel 9.4", runtime="cri-o://1.31"), node("g2"))
+    shown = mounts(plan, DRIVER, "nvidia-driver-ctr")
+    assert not any(name.startswith("subscription-config") for name in shown.values())
+
+
 def test_a_guests_licence_is_mounted_with_the_token_of_its_server() -> None:
     licence = {"secretName": "licence", "nlsEnabled": True}
     plan = planned(driver={"licensingConfig": licence, "virtualTopology": {"config": "topology"}})

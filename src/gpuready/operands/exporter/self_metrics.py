@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from gpuready import names
-from gpuready.gpu.telemetry.model import Collection, Device, Engine
+from gpuready.gpu.telemetry.model import Collection, Device, Engine, Silent
 from gpuready.operands.exporter.attribution import Attribution, Pairs
 from gpuready.operands.exporter.exposition import COUNTER, GAUGE, Family, labels_text
 from gpuready.operands.exporter.holders import Holdings
@@ -95,7 +95,8 @@ def _by_gpu(collection: Collection, now: float, host: Pairs) -> list[Family]:
             f"{_PREFIX}_gpu_silent",
             GAUGE,
             "1 for a GPU that does not answer; its other series are absent.",
-            [(_gpu(device, host), int(device.uuid in silent)) for device in collection.devices],
+            [(_gpu(device, host), int(device.uuid in silent)) for device in collection.devices]
+            + [(_unidentified(each, host), 1) for each in collection.silent if not each.uuid],
         ),
         Family(f"{_PREFIX}_sample_age_seconds", GAUGE, "Age of a GPU's newest sample when shown.", ages),
     ]
@@ -140,6 +141,11 @@ def _mapping(attribution: Attribution, holdings: Holdings, now: float) -> list[F
 
 def _gpu(device: Device, host: Pairs) -> str:
     return labels_text((("gpu", str(device.index)), ("UUID", device.uuid), *host))
+
+
+def _unidentified(silent: Silent, host: Pairs) -> str:
+    """One that was lost, or hung, before it told its UUID: only NVML's number of it is known."""
+    return labels_text((("gpu", str(silent.index)), *host))
 
 
 def _one(name: str, text: str, value: int | float, pairs: tuple[tuple[str, str], ...] = ()) -> Family:

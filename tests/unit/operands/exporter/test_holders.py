@@ -211,6 +211,13 @@ def test_a_silent_gpu_shows_and_its_neighbour_goes_on():
     assert found["gpuready_exporter_collection_seconds"] == "0.5"
 
 
+def test_a_gpu_that_was_silent_from_the_start_shows_by_its_number():
+    found = own(Collection((gpu(0),), silent=(Silent("", 1, "no answer", 50.0),)))
+
+    assert found['gpuready_exporter_gpu_silent{gpu="0",UUID="GPU-0"}'] == "0"
+    assert found['gpuready_exporter_gpu_silent{gpu="1"}'] == "1"
+
+
 def test_devices_that_no_gpu_is_known_for_are_counted_by_reason():
     found = own(
         Collection(),

@@ -151,27 +151,19 @@ def unsupported(counters: Counters, absent: Sequence[Absent], with_value: Iterab
     told_by_none = reasons.keys() - valued - hopeful
     cause = "no GPU of this node tells it: "
     return [
-        Problem(row.line, row.name, cause + reasons[row.field.id], "remove the line")
+        Problem(row.line, row.name, cause + reasons[row.field.id], _UNLESS)
         for row in counters.rows
         if row.line and row.field.id in told_by_none
     ]
 
 
+_UNLESS = "remove the line, unless GPUs of other nodes tell it"
 SHIPPED = ("default-counters.csv", "dcp-metrics-included.csv")
-_OWN = "own-counters.csv"
 
 
 def shipped(name: str = SHIPPED[0]) -> bytes:
     """A file that comes with us, by the name that the original gives it."""
     return Path(__file__).with_name("csv").joinpath(name).read_bytes()
-
-
-def with_own(counters: Counters) -> Counters:
-    """With our own metrics after the others, unless the file chose among them itself: their `line` is 0."""
-    own = [replace(row, line=0) for row in parse(shipped(_OWN)).rows]
-    if {row.name for row in own} & {row.name for row in counters.rows}:
-        return counters
-    return replace(counters, rows=(*counters.rows, *own))
 
 
 # --- one line -------------------------------------------------------------------------------------------

@@ -6,11 +6,13 @@ it is said why.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from errno import ENOENT
 from os import strerror
 from pathlib import Path
 
 from gpuready.errors import UsageError
+from gpuready.gpu.telemetry.model import Collection
 from gpuready.log import get_logger
 from gpuready.node.files import read_regular
 from gpuready.node.root import Root
@@ -26,6 +28,7 @@ class CountersFile:
     """counters   what is in force
     trouble    why nothing is; "" when something is
     kept       why the file as it is now is not, and an older one is; "" otherwise
+    untold     its lines that are in force and that no GPU of this node tells anything of
     """
 
     def __init__(self, settings: Settings, root: Root) -> None:
@@ -37,6 +40,7 @@ class CountersFile:
         self.counters = Counters()
         self.trouble = "not read yet"
         self.kept = ""
+        self.untold: Sequence[csv.Problem] = ()
         self.reloads = -1
 
     @property
@@ -46,6 +50,26 @@ class CountersFile:
     @property
     def rejected_lines(self) -> tuple[str, ...]:
         return tuple(str(problem) for problem in self.counters.problems if problem.rejected)
+
+    def compare(self, collection: Collection) -> None:
+        """With what the GPUs told: a line that is right and has no value is said with its number, once.
+
+        A file of ours is for all kinds of GPUs, and a GPU that is silent may be the one that tells it.
+        """
+        if self._named in BUILT_IN or collection.problem or collection.silent:
+            return
+        told = {each.field.id: each.field for each in collection.samples}
+        untold = csv.unsupported(self.counters, collection.absent, told.values())
+        fresh = [each for each in untold if each not in self.untold]
+        self.untold = untold
+        for each in fresh[:MOST_LOGGED]:
+            log.info(
+                "counter line without a value",
+                line=each.line,
+                metric=each.subject,
+                cause=each.cause,
+                next_step=each.suggestion,
+            )
 
     def read(self, *, again: bool = False) -> bool:
         """True when other counters are in force now."""

@@ -204,6 +204,7 @@ class Daemon:
         if missing and missing != self._missing:
             log.warning("devices that are asked for are not there", numbers=missing)
         self._missing = missing
+        self._counters.compare(collection)
         self._wants_page = True
         if self._making is None or self._making.done():
             self._making = asyncio.create_task(self._make_pages())
@@ -305,6 +306,7 @@ class Daemon:
                 counters=self._counters.trouble,
                 kept=self._counters.kept,
                 rejected=self._counters.rejected_lines,
+                untold=tuple(map(str, self._counters.untold)),
                 collection=self._collection,
                 age_s=self._age_s(),
                 interval_s=self._settings.interval_s + 0.5,

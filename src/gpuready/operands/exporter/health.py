@@ -46,6 +46,7 @@ class Facts:
     counters      why no counters can be used; "" when some can
     kept          why the counters' file as it is now is not taken up, and older ones are used; "" when it is
     rejected      one line for each line of the CSV that is not used
+    untold        one line for each that is used and that no GPU here tells anything of: no fault by itself
     collection    the last look; None before the first
     age_s         since it ended
     pods          why the kubelet's last answer is missing; "" when it is there, or nobody asks
@@ -57,6 +58,7 @@ class Facts:
     counters: str = ""
     kept: str = ""
     rejected: tuple[str, ...] = ()
+    untold: tuple[str, ...] = ()
     collection: Collection | None = None
     age_s: float = 0.0
     interval_s: float = 30.0
@@ -126,18 +128,18 @@ def _each_that_lacks(facts: Facts) -> Iterator[Health]:
         message = f"the counters' file is not taken up, the last good one is used: {facts.kept}"
         yield Health(State.DEGRADED, "CountersKept", message, "gpuready exporter lint FILE tells more")
     if facts.rejected:
-        yield _with_rejected(facts.rejected)
+        yield _with_rejected((*facts.rejected, *facts.untold), len(facts.rejected))
     if facts.pods:
         message = f"the kubelet does not tell which pods hold GPUs: {facts.pods}"
         yield Health(State.DEGRADED, "PodsNotKnown", message, "what it said last is kept; is it up?")
 
 
-def _with_rejected(rejected: Sequence[str]) -> Health:
-    lines = "1 line" if len(rejected) == 1 else f"{len(rejected)} lines"
+def _with_rejected(said: Sequence[str], rejected: int) -> Health:
+    lines = "1 line" if rejected == 1 else f"{rejected} lines"
     message = f"{lines} of the counters' CSV cannot be used"
     step = "correct them; gpuready exporter lint FILE checks it"
-    more = (f"and {len(rejected) - _MOST_LINES} more",) if len(rejected) > _MOST_LINES else ()
-    return Health(State.DEGRADED, "CountersRejected", message, step, (*rejected[:_MOST_LINES], *more))
+    more = (f"and {len(said) - _MOST_LINES} more",) if len(said) > _MOST_LINES else ()
+    return Health(State.DEGRADED, "CountersRejected", message, step, (*said[:_MOST_LINES], *more))
 
 
 def _without_dcgm(engine: Engine) -> Health | None:

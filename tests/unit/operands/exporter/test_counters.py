@@ -21,7 +21,6 @@ from gpuready.operands.exporter.counters import (
     refuse,
     shipped,
     unsupported,
-    with_own,
 )
 
 C24 = """\
@@ -75,7 +74,7 @@ def test_a_field_that_this_node_has_not_is_told_with_its_line_once_the_gpus_were
     [problem] = unsupported(counters, absent, [field_of(150), field_of(252), field_of(1)])
     assert str(problem) == (
         "line 7 (DCGM_FI_PROF_PIPE_TENSOR_ACTIVE): no GPU of this node tells it: the GPU has no GPM; "
-        "remove the line"
+        "remove the line, unless GPUs of other nodes tell it"
     )
 
 
@@ -219,15 +218,6 @@ def test_the_rows_that_are_off_in_the_default_file_are_right_once_their_mark_is_
     counters = parse("\n".join(off))
     assert len(counters.rows) == len(off) == 33
     assert counters.problems == ()
-
-
-def test_our_own_metrics_are_added_unless_the_file_chose_among_them() -> None:
-    added = with_own(parse("DCGM_FI_DEV_GPU_TEMP, gauge, x"))
-    assert [row.name for row in added.rows[:2]] == ["DCGM_FI_DEV_GPU_TEMP", "gpuready_xid_errors_total"]
-    assert len(added.rows) == 12
-    assert added.problems == ()
-    chosen = parse("gpuready_xid_errors_total, counter, x")
-    assert with_own(chosen) == chosen
 
 
 def test_ten_thousand_bad_lines_are_told_in_a_blink() -> None:

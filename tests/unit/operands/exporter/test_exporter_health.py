@@ -145,6 +145,16 @@ def test_the_first_thing_that_is_the_matter_is_named(facts, state, reason, words
     assert state in (State.OK, State.WAITING) or health.next_step
 
 
+def test_a_line_that_no_gpu_here_tells_is_named_beside_bad_ones_and_is_no_fault_by_itself():
+    untold = ("line 7 (Y): no GPU of this node tells it: the GPU has no GPM; remove the line",)
+
+    bad = judge(Facts(collection=Collection(TWO), rejected=("line 4 (X): too many parts",), untold=untold))
+
+    assert bad.message == "1 line of the counters' CSV cannot be used"
+    assert bad.details == ("line 4 (X): too many parts", *untold)
+    assert judge(Facts(collection=Collection(TWO), untold=untold)).state is State.OK
+
+
 def test_none_that_lacks_something_hides_another():
     away = replace(ENGINE, samples=0, problem=AWAY)
     seen = Collection(TWO, silent=(SILENT,), engine=away)

@@ -52,7 +52,9 @@ class Files:
     mounts: tuple[KubeObject, ...] = ()
 
     def __add__(self, other: Files) -> Files:
-        return Files(self.volumes + other.volumes, self.mounts + other.mounts)
+        """One ConfigMap may serve as several things: it is one volume."""
+        volumes = {volume["name"]: volume for volume in (*self.volumes, *other.volumes)}
+        return Files(tuple(volumes.values()), self.mounts + other.mounts)
 
 
 def of_the_driver(policy: ClusterPolicy, view: ClusterView, pool: Pool) -> Files:

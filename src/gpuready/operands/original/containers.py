@@ -12,6 +12,7 @@ import msgspec
 from gpuready.api import images
 from gpuready.api.blocks import EnvVar, ResourceRequirements
 from gpuready.api.clusterpolicy import ClusterPolicy
+from gpuready.kube.compare import digest
 from gpuready.operands.contract import ClusterView, KubeObject
 
 Env = Mapping[str, str | KubeObject]  # a text, or what stands under valueFrom
@@ -138,8 +139,37 @@ def config_volume(
 
 
 def volume_name(config: str) -> str:
-    """A volume named after its ConfigMap; dots and length, which a ConfigMap may have, are not a volume's."""
-    return re.sub(r"[^a-z0-9-]", "-", config)[:63].strip("-")
+    """A volume named after its ConfigMap, as in the original.
+
+    Not where its pod has a volume of that name already, or where a volume cannot have it (dots, length): then
+    the name says which ConfigMap it was, since "a.b" and "a-b" are two.
+    """
+    bare = re.sub(r"[^a-z0-9-]", "-", config)[:_LONGEST].strip("-")
+    if bare == config and config not in _TAKEN:
+        return config
+    return f"{bare[: _LONGEST - _MARK - 1].rstrip('-')}-{digest({'': config})[:_MARK]}"
+
+
+_LONGEST, _MARK = 63, 6
+# Of pods that mount a ConfigMap under its own name: the driver's, and those with a plugin's configuration.
+_TAKEN = frozenset(
+    (
+        *(
+            "cdi-root",
+            "config",
+            "dev-log",
+            "device-plugin",
+            "driver-install-dir",
+            "driver-startup-probe-script",
+        ),
+        *("firmware-search-path", "gpuready-ca", "host-os-release", "host-root", "host-sys", "lib-modules"),
+        *("licensing-config", "mlnx-ofed-usr-src", "mps-root", "mps-shm", "nv-firmware"),
+        *("nvidia-device-plugin-entrypoint", "output-dir", "run-mellanox-drivers", "run-nvidia"),
+        *("run-nvidia-fabricmanager", "run-nvidia-topologyd", "run-nvidia-validations"),
+        *("subscription-config-0", "subscription-config-1", "subscription-config-2"),
+        *("sysfs-memory-online", "topology-config", "var-log"),
+    )
+)
 
 
 def config_map(

@@ -257,9 +257,44 @@ def test_repositories_and_certificates_go_where_the_distribution_looks(
         expected = {
             f"{repositories}/one.list": "repos",
             f"{repositories}/two.list": "repos",
-            f"{certificates}/ca.crt": "my-cas",  # a volume's name has no dots
+            f"{certificates}/ca.crt": "my-cas-d9f739",  # a volume's name has no dots
         }
         assert expected.items() <= mounts(plan, DRIVER, of).items()
+
+
+@pytest.mark.parametrize(
+    "names_",
+    [
+        pytest.param(("files", "files", "files"), id="one ConfigMap as several things"),
+        pytest.param(("run-nvidia", "licensing-config", "host-root"), id="names of volumes that are there"),
+        pytest.param(("a.b", "a-b", "a.b-c"), id="two that differ in a dot"),
+        pytest.param((62 * "a" + ".b", 62 * "a" + ".c", "x"), id="two that differ at their end"),
+    ],
+)
+def test_each_configmap_is_a_volume_of_its_own_whatever_its_name(names_: tuple[str, ...]) -> None:
+    configs = {name: {f"{number}.conf": "x"} for number, name in enumerate(names_)}
+    driver = {
+        "repoConfig": {"configMapName": names_[0]},
+        "certConfig": {"name": names_[1]},
+        "kernelModuleConfig": {"name": names_[2]},
+        "licensingConfig": {"secretName": "licence"},
+    }
+    for images in ("asNamed", "own"):
+        plan = planned(configs=configs, driver=driver, gpuready={"images": images})
+        volumes = template(plan, DRIVER)["spec"]["volumes"]
+        assert len({each["name"] for each in volumes}) == len(volumes)
+        shown = {each["configMap"]["name"] for each in volumes if "configMap" in each}
+        assert {*names_} <= shown
+
+
+def test_a_plugins_configuration_may_be_called_config() -> None:
+    """So is the directory into which the chosen one is put."""
+    plan = planned(configs={"config": {"any": "x"}}, devicePlugin={"config": {"name": "config"}})
+    for name in (PLUGIN, GFD, "nvidia-device-plugin-mps-control-daemon"):
+        volumes = {each["name"]: each for each in template(plan, name)["spec"]["volumes"]}
+        of = "config-manager-init"
+        assert volumes[mounts(plan, name, of)["/config"]].keys() == {"name", "emptyDir"}
+        assert volumes[mounts(plan, name, of)["/available-configs"]]["configMap"]["name"] == "config"
 
 
 def test_a_distribution_without_a_known_directory_refuses_the_driver_alone() -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from gpuready.chain.verdict import Link, State, Verdict
 from gpuready.chain.wording import counted
+from gpuready.names import OPERATOR_NAMESPACE
 
 # An agent that is not Ready this long after its start will not be so by itself.
 STARTING_S = 30.0
@@ -29,6 +30,7 @@ STUCK = (
 class AgentPod:
     """The node agent's pod of one node, as far as a verdict needs it.
 
+    name       with its namespace, "gpu-operator/gpuready-node-agent-x1"
     running_s  since its container was started; 0 = it was not, or nobody knows
     """
 
@@ -49,7 +51,7 @@ class ReportingFacts:
     agent         None = no agent pod on this node
     kept_away_by  taints "key=value:Effect" that the agent's DaemonSet does not tolerate
     unselected    labels that its nodeSelector asks for and the node lacks, "key=value"
-    daemon_set    its name, "" when it does not exist
+    daemon_set    its name, "" when it does not exist; `namespace` is its own
     boot_id / reported_boot_id   of the Node object and of GPUNode.status; "" = not known
     """
 
@@ -60,6 +62,7 @@ class ReportingFacts:
     kept_away_by: tuple[str, ...] = ()
     unselected: tuple[str, ...] = ()
     daemon_set: str = "gpuready-node-agent"
+    namespace: str = OPERATOR_NAMESPACE
     boot_id: str = ""
     reported_boot_id: str = ""
 
@@ -107,7 +110,7 @@ def _no_agent(facts: ReportingFacts) -> Verdict:
         State.WAITING,
         "AgentPending",
         f"DaemonSet {facts.daemon_set} has no pod on {facts.node} yet",
-        next_step=f"kubectl describe daemonset {facts.daemon_set}, if this lasts",
+        next_step=f"kubectl describe daemonset -n {facts.namespace} {facts.daemon_set}, if this lasts",
     )
 
 
@@ -138,6 +141,7 @@ def _quoted(value: str) -> str:
 def _silent(facts: ReportingFacts, agent: AgentPod) -> Verdict:
     said = agent.waiting_reason or f"phase {agent.phase}, not ready"
     evidence = [f"pod {agent.name}: {said}"]
+    place = agent.name.replace("/", " ")
     if agent.waiting_message:
         evidence.append(agent.waiting_message)
     if agent.restarts:
@@ -150,7 +154,7 @@ def _silent(facts: ReportingFacts, agent: AgentPod) -> Verdict:
         "AgentSilent",
         f"the node agent of {facts.node} does not report: {said}",
         evidence=tuple(evidence),
-        next_step=f"kubectl logs {agent.name}, and kubectl describe pod {agent.name}",
+        next_step=f"kubectl logs -n {place}, and kubectl describe pod -n {place}",
     )
 
 

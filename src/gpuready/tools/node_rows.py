@@ -230,6 +230,7 @@ def _reporting_facts(cluster: _Cluster, node: Object, gpu_node: Object | None) -
         kept_away_by=tuple(placement.taints_against_daemonset(node, discoverer)) if discoverer else (),
         unselected=tuple(placement.unmatched_selector(node, spec)),
         daemon_set=name_of(discoverer) if discoverer else "",
+        namespace=str(discoverer["metadata"].get("namespace")) if discoverer else "",
         boot_id=str(((node.get("status") or {}).get("nodeInfo") or {}).get("bootID") or ""),
         reported_boot_id=str((((gpu_node or {}).get("status")) or {}).get("bootID") or ""),
     )

@@ -39,7 +39,7 @@ def test_discovery(given: DiscoveryFacts, state: State, reason: str) -> None:
     assert (verdict.state, verdict.reason) == (state, reason)
 
 
-AGENT = AgentPod("gpuready-node-agent-x1")
+AGENT = AgentPod("gpu-operator/gpuready-node-agent-x1")
 
 
 @pytest.mark.parametrize(
@@ -67,32 +67,36 @@ AGENT = AgentPod("gpuready-node-agent-x1")
         ),
         pytest.param(
             ReportingFacts(
-                "g1", agent=AgentPod("a", ready=False, restarts=4, waiting_reason="CrashLoopBackOff")
+                "g1",
+                agent=AgentPod("gpu-operator/a", ready=False, restarts=4, waiting_reason="CrashLoopBackOff"),
             ),
             State.BROKEN,
             "AgentSilent",
-            ["CrashLoopBackOff", "kubectl logs a"],
+            [
+                "CrashLoopBackOff",
+                "kubectl logs -n gpu-operator a, and kubectl describe pod -n gpu-operator a",
+            ],
             id="the agent crashes",
         ),
         pytest.param(
-            ReportingFacts("g1", agent=AgentPod("a", phase="Pending", ready=False)),
+            ReportingFacts("g1", agent=AgentPod("gpu-operator/a", phase="Pending", ready=False)),
             State.WAITING,
             "AgentStarting",
             [],
             id="the agent starts",
         ),
         pytest.param(
-            ReportingFacts("g1", agent=AgentPod("a", ready=False, running_s=3)),
+            ReportingFacts("g1", agent=AgentPod("gpu-operator/a", ready=False, running_s=3)),
             State.WAITING,
             "AgentStarting",
             [],
             id="the agent runs and is about to be ready",
         ),
         pytest.param(
-            ReportingFacts("g1", agent=AgentPod("a", ready=False, running_s=300)),
+            ReportingFacts("g1", agent=AgentPod("gpu-operator/a", ready=False, running_s=300)),
             State.BROKEN,
             "AgentSilent",
-            ["kubectl logs a"],
+            ["kubectl logs -n gpu-operator a, and kubectl describe pod -n gpu-operator a"],
             id="the agent runs and is not ready",
         ),
         pytest.param(

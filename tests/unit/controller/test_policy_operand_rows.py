@@ -51,7 +51,7 @@ def test_pods_that_nobody_replaces_are_named_with_what_to_do():
     assert row["message"] == (
         "nvidia-device-plugin-daemonset has its newest pods on 1 of 2 nodes; spec.daemonsets.updateStrategy "
         "OnDelete leaves the others to you; next: delete them "
-        "(kubectl get pods -l app=nvidia-device-plugin-daemonset)"
+        "(kubectl get pods -n gpu-operator -l app=nvidia-device-plugin-daemonset)"
     )
 
 

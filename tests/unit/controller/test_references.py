@@ -39,6 +39,28 @@ def test_what_a_plan_makes_itself_and_what_every_cluster_has_is_not_missing() ->
     assert "system-node-critical" not in plan.referred_to
 
 
+def test_to_name_the_originals_default_is_to_ask_for_it() -> None:
+    """Policies that the original's older charts wrote name it; the original makes it all the same."""
+    names = {
+        "config": {"name": "default-mig-parted-config"},
+        "gpuClientsConfig": {"name": "default-gpu-clients"},
+    }
+
+    plan = planned(NOTHING, migManager=names)
+
+    assert refused(plan) == {}
+    made = {obj["metadata"]["name"]: obj for obj in plan.objects if obj["kind"] == "ConfigMap"}
+    assert "mig-configs" in made["default-mig-parted-config"]["data"]["config.yaml"]
+    assert "systemd-services" in made["default-gpu-clients"]["data"]["clients.yaml"]
+    (manager,) = [
+        obj
+        for obj in plan.objects
+        if (obj["kind"], obj["metadata"]["name"]) == ("DaemonSet", "nvidia-mig-manager")
+    ]
+    read_there = {each.name for each in references_of(manager)}
+    assert {"default-mig-parted-config", "default-gpu-clients"} <= read_there
+
+
 @pytest.mark.parametrize(
     ("field", "value", "operand", "kind"),
     [

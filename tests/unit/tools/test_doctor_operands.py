@@ -112,10 +112,10 @@ def test_one_missing_secret_is_one_problem_with_the_operands_that_miss_it() -> N
 
 def test_doctor_does_not_advise_to_run_doctor() -> None:
     waits = "the nodes wait; next: gpuready doctor"
-    pods = "x: 0 of 1 pod ready; next: kubectl get pods -l app=x, or gpuready doctor"
+    pods = "x: 0 of 1 pod ready; next: kubectl get pods -n n -l app=x, or gpuready doctor"
     seen = with_operands(
         operand("dcgm-exporter", "notReady", "RollingOut", waits),
         operand("mig-manager", "notReady", "PodsNotReady", pods),
     )
 
-    assert [finding.next_step for finding in findings(seen)] == ["", "kubectl get pods -l app=x"]
+    assert [finding.next_step for finding in findings(seen)] == ["", "kubectl get pods -n n -l app=x"]

@@ -121,7 +121,7 @@ def _reports_to_nobody(plan: OperandPlan) -> bool:
 
 def _row_by_pods(plan: OperandPlan, row: Row, seen: Observed) -> Row:
     """Ready is who has a ready pod of the newest text."""
-    wanted = [obj["metadata"]["name"] for obj in plan.objects if obj["kind"] == "DaemonSet"]
+    wanted = {obj["metadata"]["name"]: obj for obj in plan.objects if obj["kind"] == "DaemonSet"}
     live = [seen.daemonsets[name] for name in wanted if name in seen.daemonsets]
     counts = [obj.get("status") or {} for obj in live]
     places = _places(plan, seen)
@@ -142,8 +142,9 @@ def _row_by_pods(plan: OperandPlan, row: Row, seen: Observed) -> Row:
             return {**row, "state": NOT_READY, "reason": KEPT_AWAY, "message": away}
         if own := _own_words(plan, seen, (State.BROKEN, State.WAITING)):
             return {**row, "state": NOT_READY, "reason": own[0], "message": own[1]}
-        step = f"kubectl get pods -l app={wanted[0]}, or gpuready doctor"
-        message = f"{wanted[0]}: {row['ready']} of {counted(row['desired'], 'pod')} ready; next: {step}"
+        first = next(iter(wanted))
+        step = f"{_look_at_pods(wanted[first])}, or gpuready doctor"
+        message = f"{first}: {row['ready']} of {counted(row['desired'], 'pod')} ready; next: {step}"
         return {**row, "state": NOT_READY, "reason": PODS_NOT_READY, "message": message}
     if rolling := _rolling(plan, seen):
         return {**row, "state": NOT_READY, "reason": "RollingOut", "message": rolling}
@@ -226,14 +227,16 @@ def _rolling(plan: OperandPlan, seen: Observed) -> str:
             return changed if observed else f"{name} has just been made, its pods are about to start"
         if updated < wanted:
             newest = f"{name} has its newest pods on {updated} of {counted(wanted, 'node')}"
-            return newest + _BY_HAND.format(name=name) if _is_by_hand(live) else newest
+            return newest + _BY_HAND.format(look=_look_at_pods(live)) if _is_by_hand(live) else newest
     return ""
 
 
-_BY_HAND = (
-    "; spec.daemonsets.updateStrategy OnDelete leaves the others to you; next: delete them "
-    "(kubectl get pods -l app={name})"
-)
+_BY_HAND = "; spec.daemonsets.updateStrategy OnDelete leaves the others to you; next: delete them ({look})"
+
+
+def _look_at_pods(daemonset: Mapping[str, Any]) -> str:
+    meta = daemonset["metadata"]
+    return f"kubectl get pods -n {meta['namespace']} -l app={meta['name']}"
 
 
 def _is_by_hand(daemonset: Mapping[str, Any]) -> bool:

@@ -63,12 +63,15 @@ def objects(policy: ClusterPolicy, view: ClusterView) -> list[KubeObject]:
 
 
 def _default_configs(policy: ClusterPolicy, view: ClusterView) -> list[KubeObject]:
-    """Each only where the policy brings none of its own."""
+    """Each only where the policy brings none of its own; to name a default is to bring none.
+
+    Source: gpu-operator, api/nvidia/v1/clusterpolicy_types.go, GetConfigMapName.
+    """
     manager = policy.spec.mig_manager
     configs = []
-    if not manager.config.name:
+    if manager.config.name in ("", DEFAULT_CONFIG):
         configs.append(config_map(DEFAULT_CONFIG, {"config.yaml": mig_parted_yaml()}, view))
-    if not manager.gpu_clients_config.name:
+    if manager.gpu_clients_config.name in ("", DEFAULT_CLIENTS):
         configs.append(config_map(DEFAULT_CLIENTS, {"clients.yaml": gpu_clients_yaml()}, view))
     return configs
 
@@ -104,8 +107,8 @@ def _daemonset(policy: ClusterPolicy, view: ClusterView) -> KubeObject:
 def _digest(policy: ClusterPolicy, view: ClusterView) -> dict[str, str]:
     """It reads its files when a node's label changes, and when it starts: other files renew the pods."""
     manager = policy.spec.mig_manager
-    named = [name for name in (manager.config.name, manager.gpu_clients_config.name) if name]
-    data = {name: view.configs[name] for name in named if name in view.configs}
+    named = {manager.config.name, manager.gpu_clients_config.name} - {"", DEFAULT_CONFIG, DEFAULT_CLIENTS}
+    data = {name: view.configs[name] for name in sorted(named) if name in view.configs}
     return {DIGEST_ANNOTATION: digest(data)} if data else {}
 
 

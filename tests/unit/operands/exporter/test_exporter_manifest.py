@@ -211,8 +211,8 @@ def row(ready: int, record: dict[str, str] | None) -> dict[str, Any]:
             {"state": "ok", "reason": "Ready", "message": ""},
             "notReady",
             "PodsNotReady",
-            "nvidia-dcgm-exporter: 0 of 1 pod ready; next: kubectl get pods -l app=nvidia-dcgm-exporter, or "
-            "gpuready doctor",
+            "nvidia-dcgm-exporter: 0 of 1 pod ready; next: kubectl get pods -n gpu-operator -l "
+            "app=nvidia-dcgm-exporter, or gpuready doctor",
             id="killed, and its record is still there",
         ),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -59,13 +60,21 @@ class Seconds(click.ParamType[float]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         try:
-            return float(value)
+            return self._told(float(value), value, param, ctx)
         except ValueError:
             pass
         parts = re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h)", value)
         if not parts or "".join(number + unit for number, unit in parts) != value:
             self.fail(f"{value!r} is no duration; write it like 15s, 1m30s or 500ms", param, ctx)
         return sum(float(number) * self._UNITS[unit] for number, unit in parts)
+
+    def _told(
+        self, seconds: float, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """float() takes nan, inf and what lies in the past, too."""
+        if not 0 <= seconds < math.inf:
+            self.fail(f"{value!r} is no duration; write it like 15s, 1m30s or 500ms", param, ctx)
+        return seconds
 
 
 class TextFile(click.File):
@@ -359,7 +368,9 @@ def images(policy_file: str, nodes_file: str | None, own_image: str, output: str
 
 @gpuready.command(short_help="Remove the policy and clean every node.")
 @click.argument("policy", default="", shell_complete=_policies)
-@click.option("--timeout", "timeout_s", type=float, default=240, show_default=True, help="Seconds to wait.")
+@click.option(
+    "--timeout", "timeout_s", type=Seconds(), default="240", show_default=True, help="Seconds to wait, or 5m."
+)
 @click.option("--crds", is_flag=True, help="Also delete the CRDs, and with them every object of theirs.")
 @click.option("--if-there", is_flag=True, help="A name that no policy has is no mistake.")
 @click.option("--kubeconfig", type=click.Path(dir_okay=False), help="As of `gpuready status`.")

@@ -25,6 +25,7 @@ from gpuready_sim.errors import SimulatorError
 log = logging.getLogger(__name__)
 Handler = Callable[[str, Mapping[str, Any]], Awaitable[object]]
 LIMIT_BYTES = 16 * 1024 * 1024
+_SEE_LOG = "see {logs}/supervisor.log"
 
 
 class NotRunning(SimulatorError):
@@ -65,9 +66,7 @@ async def _outcome(handler: Handler, line: bytes) -> dict[str, object]:
         return {"error": {"what": exc.what, "why": exc.why, "next": exc.next_step}}
     except Exception as exc:
         log.exception("command failed")
-        return {
-            "error": {"what": f"the simulator failed: {exc!r}", "why": "", "next": "see logs/supervisor.log"}
-        }
+        return {"error": {"what": f"the simulator failed: {exc!r}", "why": "", "next": _SEE_LOG}}
 
 
 def ask(place: Place, command: str, args: Mapping[str, Any] | None = None, *, timeout_s: float = 60) -> Any:
@@ -84,15 +83,19 @@ def ask(place: Place, command: str, args: Mapping[str, Any] | None = None, *, ti
             with sock.makefile("rb") as stream:
                 line = stream.readline()
     except TimeoutError as exc:
-        raise Refused(f"no answer to {command!r} within {timeout_s:g} s") from exc
+        raise Refused(
+            f"no answer to {command!r} within {timeout_s:g} s", next_step=_SEE_LOG.format(logs=place.logs)
+        ) from exc
     except OSError as exc:
         raise not_running(place) from exc
     if not line:
-        raise Refused(f"the simulator ended during {command!r}", next_step="see logs/supervisor.log")
+        raise Refused(f"the simulator ended during {command!r}", next_step=_SEE_LOG.format(logs=place.logs))
     answer = json.loads(line)
     if "error" in answer:
         error = answer["error"]
-        raise Refused(error["what"], why=error["why"], next_step=error["next"])
+        raise Refused(
+            error["what"], why=error["why"], next_step=error["next"].replace("{logs}", str(place.logs))
+        )
     return answer["ok"]
 
 

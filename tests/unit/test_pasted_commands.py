@@ -1,4 +1,4 @@
-"""Every kubectl command that a next step advises can be pasted: it says the namespace of what lives in one."""
+"""A kubectl command of a next step can be pasted: it says the namespace of what lives in one."""
 
 from __future__ import annotations
 

@@ -76,7 +76,8 @@ class Machine:
 
     async def wait_failed(self) -> None:
         """Until the kubelet fails; raises what it failed with."""
-        raise MachineError(f"the kubelet of {self.name} failed") from await self.kubelet.failed
+        failed = await self.kubelet.failed
+        raise MachineError(f"the kubelet of {self.name} failed", next_step="see supervisor.log") from failed
 
     async def stop(self) -> None:
         """Kubelet and containers end."""
@@ -89,7 +90,9 @@ class Machine:
     @property
     def kubelet(self) -> Kubelet:
         if self._kubelet is None:
-            raise MachineError(f"the kubelet of {self.name} is not running")
+            raise MachineError(
+                f"the kubelet of {self.name} is not running", next_step=f"gpuready-sim reboot {self.name}"
+            )
         return self._kubelet
 
     async def reboot(self) -> str:

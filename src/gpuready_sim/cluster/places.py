@@ -233,7 +233,11 @@ def claim_addresses(name: str) -> AddressRange:
             claim.close()
             continue
         return AddressRange(octet, claim)
-    raise PlaceError("no loopback range is free", why=f"{span} clusters run on this machine")
+    raise PlaceError(
+        "no loopback range is free",
+        why=f"{span} clusters run on this machine",
+        next_step="end one: gpuready-sim list, then gpuready-sim down --name NAME",
+    )
 
 
 def free_port() -> int:

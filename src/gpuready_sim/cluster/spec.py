@@ -102,7 +102,7 @@ class ClusterSpec:
         try:
             tree = yaml.load(text, Loader=yaml.CSafeLoader)
         except yaml.YAMLError as exc:
-            raise SpecError(f"{source} is no YAML", why=str(exc).replace("\n", " ")) from exc
+            raise SpecError(f"{source} is no YAML", why=_fault_of(exc), next_step="correct the file") from exc
         reader = _Reader(tree, source)
         reader.only("nodes", "nodeGraceSeconds", "podApi")
         entries = reader.list_at("nodes", required=True)
@@ -112,6 +112,13 @@ class ClusterSpec:
         _refuse_doubles(nodes, source)
         grace_s = float(reader.number_at("nodeGraceSeconds", 8, least=MIN_GRACE_S))
         return cls(tuple(nodes), grace_s, _pod_api(reader))
+
+
+def _fault_of(exc: yaml.YAMLError) -> str:
+    """What the parser says without the text around it."""
+    mark = getattr(exc, "problem_mark", None)
+    place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+    return f"{place}{getattr(exc, 'problem', None) or exc}".replace("\n", " ")
 
 
 def read_spec(path: Path) -> str:

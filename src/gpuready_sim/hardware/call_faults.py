@@ -55,7 +55,9 @@ def fail(state: GpuState, call: str, code: int, gpu: int | None = None) -> None:
 def hang(state: GpuState, call: str, seconds: float, gpu: int | None = None) -> None:
     """Let a call wait so long, then answer; 0 ends the wait, also of those that are in it."""
     if not 0 <= seconds <= MAX_HANG_S:
-        raise HardwareStateError(f"a hang of {seconds:g} s", why=f"it can last 0 to {MAX_HANG_S} s")
+        raise HardwareStateError(
+            f"a hang of {seconds:g} s", why=f"it can last 0 to {MAX_HANG_S} s", next_step="give less"
+        )
     _set(state, CallFault(call, gpu, 0, seconds))
 
 
@@ -98,7 +100,11 @@ def _set(state: GpuState, fault: CallFault) -> None:
         )
     with state.writing() as record:
         if fault.gpu is not None and not 0 <= fault.gpu < record.gpu_count:
-            raise HardwareStateError(f"there is no GPU {fault.gpu}", why=f"the node has {record.gpu_count}")
+            raise HardwareStateError(
+                f"there is no GPU {fault.gpu}",
+                why=f"the node has {record.gpu_count}",
+                next_step="name one by index or uuid",
+            )
         number = constants()["NVSIM_NO_INSTANCE"] if fault.gpu is None else fault.gpu
         slot = _slot_for(record, fault.call, number)
         slot.active = 0

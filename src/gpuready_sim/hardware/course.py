@@ -37,7 +37,9 @@ class Course:
         limit = constants()["NVSIM_MAX_LOAD_POINTS"]
         times = [at for at, _ in self.points]
         if len(times) > limit:
-            raise HardwareStateError(f"a load of {len(times)} points", why=f"it can have {limit}")
+            raise HardwareStateError(
+                f"a load of {len(times)} points", why=f"it can have {limit}", next_step="give fewer"
+            )
         if times != sorted(times) or any(at < 0 for at in times):
             raise HardwareStateError("a load whose points are not in order of time", next_step="sort them")
         if any(not 0 <= percent <= 100 for _, percent in self.points):

@@ -125,7 +125,9 @@ def load_driver(node_dir: Path, version: str) -> None:
         loaded = state.module_version
         if not gpus:
             raise HardwareStateError(
-                f"modprobe nvidia failed on {node_dir.name}", why="the machine has no NVIDIA GPU"
+                f"modprobe nvidia failed on {node_dir.name}",
+                why="the machine has no NVIDIA GPU",
+                next_step="choose a node that has GPUs",
             )
         if loaded not in (None, version):
             raise HardwareStateError(

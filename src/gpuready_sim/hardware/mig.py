@@ -9,6 +9,7 @@ first 1g, as drivers do, is not reproduced).
 
 from __future__ import annotations
 
+import ctypes
 import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -24,9 +25,13 @@ COMPUTE_SLICES = 7
 def enable(state: GpuState, index: int) -> None:
     """MIG on, without instances; refused while processes are on the GPU, as by the driver."""
     with state.changing(index) as gpu:
-        if not gpu.mig_capable:
-            raise HardwareStateError(f"GPU {index} has no MIG", next_step="choose an A100 or an H100")
+        _refuse_without_mig(gpu, index)
         gpu.mig_enabled = gpu.mig_pending = 1
+
+
+def _refuse_without_mig(gpu: Any, index: int) -> None:
+    if not gpu.mig_capable:
+        raise HardwareStateError(f"GPU {index} has no MIG", next_step="choose an A100 or an H100")
 
 
 def disable(state: GpuState, index: int) -> None:
@@ -51,12 +56,33 @@ def add(state: GpuState, index: int, name: str) -> str:
             raise HardwareStateError(
                 f"there is no room for {name} on GPU {index}",
                 why=f"it holds {', '.join(_names(gpu)) or 'nothing'}",
+                next_step="ask for fewer or smaller profiles",
             )
         return _make(gpu, place, kind, start)
 
 
 def layout(state: GpuState, index: int, names: Sequence[str]) -> list[str]:
-    """MIG on with exactly these instances, largest first; their devices' UUIDs in the order given."""
+    """MIG on with exactly these instances, largest first; their devices' UUIDs in the order given.
+
+    raises HardwareStateError, and the GPU is as it was
+    """
+    with state.changing(index) as gpu:
+        _refuse_without_mig(gpu, index)
+        for name in names:
+            _kind_of(gpu, index, name)
+        images = bytes(gpu.instances), bytes(gpu.compute)
+        before = gpu.mig_enabled, gpu.mig_pending
+    try:
+        return _laid_out(state, index, names)
+    except HardwareStateError:
+        with state.changing(index) as gpu:
+            for entries, image in zip((gpu.instances, gpu.compute), images, strict=True):
+                ctypes.memmove(entries, image, len(image))
+            gpu.mig_enabled, gpu.mig_pending = before
+        raise
+
+
+def _laid_out(state: GpuState, index: int, names: Sequence[str]) -> list[str]:
     enable(state, index)
     with state.changing(index) as gpu:
         _clear(gpu)
@@ -73,7 +99,12 @@ def set_load(state: GpuState, index: int, gpu_instance: int, course: Course) -> 
             if instance.id == gpu_instance:
                 write_course(instance.load, course, state.now_us)
                 return
-    raise HardwareStateError(f"GPU {index} has no GPU instance {gpu_instance}")
+        there = ", ".join(str(instance.id) for instance in _present(gpu))
+    raise HardwareStateError(
+        f"GPU {index} has no GPU instance {gpu_instance}",
+        why=f"it has {there}" if there else "it has none",
+        next_step="choose one of them" if there else f"make one: gpuready-sim gpu mig NODE/{index} PROFILE",
+    )
 
 
 def find_start(gpu: Any, kind: int) -> int | None:
@@ -117,7 +148,11 @@ def _clear(gpu: Any) -> None:
 def _kind_of(gpu: Any, index: int, name: str) -> int:
     known = [gpu.profiles[i].name.decode() for i in range(gpu.profile_count)]
     if name not in known:
-        raise HardwareStateError(f"GPU {index} has no profile {name!r}", why=f"it has {', '.join(known)}")
+        raise HardwareStateError(
+            f"GPU {index} has no profile {name!r}",
+            why=f"it has {', '.join(known)}",
+            next_step="choose one of them",
+        )
     return known.index(name)
 
 

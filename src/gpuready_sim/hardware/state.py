@@ -13,7 +13,7 @@ import os
 import platform
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -105,7 +105,9 @@ class GpuState:
         limit = constants()["NVSIM_MAX_GPUS"]
         if len(models) > limit:
             raise HardwareStateError(
-                f"{seed} has {len(models)} GPUs", why=f"a simulated node holds at most {limit}"
+                f"{seed} has {len(models)} GPUs",
+                why=f"a simulated node holds at most {limit}",
+                next_step="spread them over several nodes",
             )
         image: Any = structures()["nvsim_state"]()
         image.magic = constants()["NVSIM_MAGIC"]
@@ -136,7 +138,9 @@ class GpuState:
     def close(self) -> None:
         if self._file >= 0:
             del self._state
-            self._map.close()
+            # The frames of an error that is on its way hold on to a GPU of it; it goes with the last of them.
+            with suppress(BufferError):
+                self._map.close()
             os.close(self._file)
             self._file = -1
 

@@ -56,7 +56,9 @@ def throttle(state: GpuState, index: int, reasons: Sequence[str]) -> None:
     for reason in reasons:
         if reason not in REASONS:
             raise HardwareStateError(
-                f"{reason!r} is no reason to hold clocks back", why=f"there are {', '.join(REASONS)}"
+                f"{reason!r} is no reason to hold clocks back",
+                why=f"there are {', '.join(REASONS)}",
+                next_step="choose of them",
             )
     with state.changing(index) as gpu:
         gpu.clocks_reasons = sum({REASONS[reason] for reason in reasons})
@@ -68,7 +70,9 @@ def set_contexts(state: GpuState, index: int, contexts: Sequence[Context]) -> No
         room = len(gpu.processes)
         if len(contexts) > room:
             raise HardwareStateError(
-                f"{len(contexts)} processes on GPU {index}", why=f"there is room for {room}"
+                f"{len(contexts)} processes on GPU {index}",
+                why=f"there is room for {room}",
+                next_step="end some",
             )
         ctypes.memset(ctypes.byref(gpu.processes), 0, ctypes.sizeof(gpu.processes))
         for slot, context in zip(gpu.processes, contexts, strict=False):
@@ -106,7 +110,11 @@ def set_share_everywhere(state: GpuState, pid: int, sm_percent: int) -> None:
 def count_error(state: GpuState, index: int, kind: str, number: int = 1) -> None:
     """Let one of ERRORS have happened so many times more."""
     if kind not in ERRORS:
-        raise HardwareStateError(f"there is no error {kind!r}", why=f"there are {', '.join(ERRORS)}")
+        raise HardwareStateError(
+            f"there is no error {kind!r}",
+            why=f"there are {', '.join(ERRORS)}",
+            next_step="choose one of them",
+        )
     with state.changing(index) as gpu:
         for field in ERRORS[kind]:
             setattr(gpu, field, getattr(gpu, field) + number)
@@ -115,6 +123,8 @@ def count_error(state: GpuState, index: int, kind: str, number: int = 1) -> None
 def set_flag(state: GpuState, index: int, name: str, on: bool = True) -> None:
     """Let one of FLAGS be so, or no longer."""
     if name not in FLAGS:
-        raise HardwareStateError(f"there is no flag {name!r}", why=f"there are {', '.join(FLAGS)}")
+        raise HardwareStateError(
+            f"there is no flag {name!r}", why=f"there are {', '.join(FLAGS)}", next_step="choose one of them"
+        )
     with state.changing(index) as gpu:
         setattr(gpu, FLAGS[name], int(on))

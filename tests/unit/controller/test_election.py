@@ -106,7 +106,7 @@ def test_durations_that_cannot_work_are_refused_in_words(words: tuple[float | No
     assert refused.value.next_step
 
 
-@pytest.mark.parametrize("text", ["", "fast", "10 s", "1d", "s"])
+@pytest.mark.parametrize("text", ["", "fast", "10 s", "1d", "s", "-4", "nan", "inf"])
 def test_what_is_no_duration_is_named(text: str) -> None:
     with pytest.raises(click.BadParameter, match="is no duration; write it like 15s"):
         Seconds().convert(text, None, None)

@@ -10,6 +10,7 @@ import pytest
 from gpuready_sim.errors import HardwareStateError
 from gpuready_sim.hardware import mig, work
 from gpuready_sim.hardware.course import Course
+from gpuready_sim.hardware.state import GpuState
 from gpuready_sim.hardware.work import Context
 
 DEVICES = """
@@ -50,6 +51,27 @@ def test_mig_devices_are_found_with_their_memory_and_processes(build):
     assert found["1g.5gb"]["name"] == "NVIDIA A100-SXM4-40GB MIG 1g.5gb"
     assert (found["1g.5gb"]["pids"], found["1g.5gb"]["used"]) == ([client.pid], 700)
     assert (found["3g.20gb"]["pids"], found["3g.20gb"]["used"]) == ([], 0)
+
+
+@pytest.mark.parametrize(
+    ("profiles", "said"),
+    [
+        (["9g.1gb"], "GPU 0 has no profile '9g.1gb'"),
+        (["banana"], "GPU 0 has no profile 'banana'"),
+        (["3g.20gb"] * 3, "there is no room for 3g.20gb on GPU 0"),
+    ],
+)
+def test_a_layout_that_cannot_be_is_refused_in_words_and_changes_nothing(build, profiles, said):
+    node = build()
+    before = mig.layout(node.state, 0, ["1g.5gb", "2g.10gb"])
+    path = node.state.path
+
+    with pytest.raises(HardwareStateError) as refused, GpuState(path) as gpus:
+        mig.layout(gpus, 0, profiles)
+
+    assert str(refused.value).startswith(said)
+    assert refused.value.next_step
+    assert sorted(row["uuid"] for row in node.run(DEVICES)) == sorted(before)
 
 
 def test_with_mig_on_nobody_knows_the_utilisation_and_a_mig_handle_has_no_power(build):

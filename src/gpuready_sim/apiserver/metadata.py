@@ -157,11 +157,14 @@ def _builtin_kind(obj: Obj, resource: ResourceType, *, patching: bool) -> Failur
 
 
 def check_place(meta: Obj, namespace: str, name: str) -> None:
-    """
+    """Of what belongs to the whole cluster the server forgets a namespace, as the real one does.
+
     raises  Failure 400 for an object that says it is elsewhere
+
+    Source: kubernetes, apiserver/pkg/registry/rest/meta.go, EnsureObjectNamespaceMatchesRequestNamespace.
     """
     given = meta.get("namespace")
-    if given and given != namespace:
+    if given and namespace and given != namespace:
         raise bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"
         )

@@ -36,6 +36,18 @@ async def test_a_created_object_gets_what_the_server_owns(api: Api) -> None:
     assert "generation" not in meta
 
 
+async def test_an_object_of_the_whole_cluster_loses_a_namespace_that_somebody_gave_it(api: Api) -> None:
+    """The original operator writes its cluster roles so."""
+    asked = node("n")
+    asked["metadata"]["namespace"] = "elsewhere"
+    made = await api.made(NODES, asked)
+    assert "namespace" not in made["metadata"]
+
+    made["metadata"]["namespace"] = "elsewhere"
+    put = await api.replace(f"{NODES}/n", made)
+    assert (put.code, "namespace" in put.json["metadata"]) == (200, False)
+
+
 async def test_a_service_loses_with_its_type_what_the_server_had_filled_in_for_it(api: Api) -> None:
     def of(kind: str, **more: str) -> dict[str, object]:
         spec = {"type": kind, "ports": [{"port": 80}], **more}

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote, urlencode
 
-import aiohttp
 import yaml
 from yarl import URL
+
+from gpuready_sim.lean_http import aiohttp
 
 Object = dict[str, Any]
 

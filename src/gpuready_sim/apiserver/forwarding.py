@@ -92,7 +92,9 @@ class Forwarding:
     async def _answer_of(
         self, method: str, url: str, headers: dict[str, str], body: bytes, *, refuse_errors: bool
     ) -> Stream:
-        import aiohttp  # a third of the server's start, and most servers are never asked for this
+        from gpuready_sim.lean_http import (
+            aiohttp,  # a third of the server's start, and most servers are never asked for this
+        )
 
         if self._session is None:
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=10)

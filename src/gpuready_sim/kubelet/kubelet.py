@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import aiohttp
-
 from gpuready_sim.client import PODS, SimClient
 from gpuready_sim.informer import Informer
 from gpuready_sim.kubelet import admission
@@ -27,6 +25,7 @@ from gpuready_sim.kubelet.pod_resources import PodResourcesServer
 from gpuready_sim.kubelet.pod_worker import PodWorker
 from gpuready_sim.kubelet.probes import Prober
 from gpuready_sim.kubelet.services import NodeServices
+from gpuready_sim.lean_http import aiohttp
 from gpuready_sim.runtime.container import Container, Runtime
 
 log = logging.getLogger(__name__)

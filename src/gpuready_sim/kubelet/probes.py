@@ -7,8 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import aiohttp
-
+from gpuready_sim.lean_http import aiohttp
 from gpuready_sim.runtime.container import Container
 
 USER_AGENT = "kube-probe/1.36"

@@ -160,10 +160,12 @@ class Changes:
         self._inotify.close()
 
     def _concerns(self, event: Event) -> bool:
-        path = event.path
         if event.mask & IN_Q_OVERFLOW or event.watch_ended:
             return True
-        return any(path == mine or path in mine.parents or mine == path.parent for mine in self._paths)
+        # Plain text: a burst of events meets every path, and this is what a daemon does at each of its wakes.
+        path, parent = str(event.path), str(event.path.parent)
+        below = path.rstrip("/") + "/"
+        return any(mine in (path, parent) or mine.startswith(below) for mine in map(str, self._paths))
 
     def _arm(self) -> bool:
         """Watch the nearest directories there are; True when another one is watched than before.
@@ -184,16 +186,12 @@ class Changes:
 
     def _directories(self) -> set[Path]:
         """The nearest there are to the paths now."""
-        wanted: set[Path] = set()
-        for path in self._paths:
-            wanted.add(_nearest_directory(path.parent))
-            if path.is_dir():
-                wanted.add(path)
-        return wanted
+        inside = {path for path in self._paths if os.path.isdir(path)}
+        return inside | {_nearest_directory(folder) for folder in {path.parent for path in self._paths}}
 
 
 def _nearest_directory(path: Path) -> Path:
-    while not path.is_dir() and path != path.parent:
+    while not os.path.isdir(path) and path != path.parent:
         path = path.parent
     return path
 

@@ -19,6 +19,7 @@ from typing import Any
 from gpuready import names
 from gpuready.chain.driver import DriverFacts, DriverTree, ListedGpu, NvmlAnswer, Probe
 from gpuready.gpu import driver_files
+from gpuready.gpu.driver_files import NvmlLibrary
 from gpuready.gpu.inventory import Inventory
 from gpuready.gpu.tree import Tree
 
@@ -65,12 +66,13 @@ class Answer:
 def look(host: Tree, pci_addresses: Sequence[str], *, install_dir: str = names.DRIVER_INSTALL_DIR) -> Look:
     """Read everything but NVML. What cannot be read counts as not there."""
     places = places_of(host, install_dir)
+    libraries = [driver_files.find_nvml_library(place.tree) for place in places]
     facts = DriverFacts(
         pci_addresses=tuple(pci_addresses),
         module_loaded=host.exists(MODULE),
         module_version=driver_files.find_module_version(host),
-        host=_tree_at(places[0]),
-        container=_tree_at(places[1]),
+        host=_tree_at(places[0], libraries[0]),
+        container=_tree_at(places[1], libraries[1]),
         container_evidence=tuple(path for path in CONTAINER_TRACES if host.exists(path)),
         container_finished=host.exists(f"{names.GATES_DIR}/{names.DRIVER_CTR_READY}"),
     )
@@ -78,7 +80,7 @@ def look(host: Tree, pci_addresses: Sequence[str], *, install_dir: str = names.D
         facts.pci_addresses,
         facts.module_loaded,
         facts.module_version,
-        *(_file_stamp(place) for place in places),
+        *map(_file_stamp, libraries),
         (device_nodes(host), facts.container_finished),
     )
     return Look(facts, stamp)
@@ -148,8 +150,7 @@ def paths_to_watch(host: Tree, install_dir: str) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def _tree_at(place: Place) -> DriverTree:
-    library = driver_files.find_nvml_library(place.tree)
+def _tree_at(place: Place, library: NvmlLibrary | None) -> DriverTree:
     prefix = place.root.rstrip("/")
     return DriverTree(
         root=place.root,
@@ -171,8 +172,7 @@ def _find_smi(tree: Tree) -> str:
     return ""
 
 
-def _file_stamp(place: Place) -> tuple[Any, ...]:
-    library = driver_files.find_nvml_library(place.tree)
+def _file_stamp(library: NvmlLibrary | None) -> tuple[Any, ...]:
     if library is None:
         return ()
     try:

@@ -16,7 +16,9 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from click.testing import CliRunner
 
+from gpuready_sim.cli import main
 from gpuready_sim.client import DAEMON_SETS, NODES, PODS
 from gpuready_sim.cluster.handle import Cluster
 from gpuready_sim.cluster.places import Place, State, running_pid
@@ -102,8 +104,18 @@ def restarted_once(pod: dict[str, Any]) -> bool:
 
 
 def sim(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gpuready_sim.cli", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=90, check=check)
+    """`gpuready-sim ARGUMENTS`: a process where it starts, ends or becomes one, and else within this one."""
+    if arguments[0] in ("up", "down", "demo", "exec"):
+        command = [sys.executable, "-m", "gpuready_sim.cli", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=90, check=check)
+    with CliRunner().isolation() as (out, err, _):
+        code = main(arguments)
+        sys.stdout.flush()
+        sys.stderr.flush()
+    done = subprocess.CompletedProcess(arguments, code, out.getvalue().decode(), err.getvalue().decode())
+    if check:
+        done.check_returncode()
+    return done
 
 
 def processes_naming(text: str) -> list[int]:

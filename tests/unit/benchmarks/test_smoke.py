@@ -8,9 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from benchmarks.__main__ import main
 from benchmarks.figures import MISSED, NO_PROMISE, NOT_MEASURED, OK, Figure
 from benchmarks.harness import Benchmark, Run, measure_all
 from benchmarks.scale import original
+from click.testing import CliRunner
 
 ROOT = Path(__file__).parents[3]
 
@@ -33,11 +35,10 @@ def test_the_shortest_run_of_the_device_plugin_measures_every_promise():
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones():
-    command = [sys.executable, "-m", "benchmarks", "nonsense"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    done = CliRunner().invoke(main, ["nonsense"])
 
-    assert done.returncode == 2
-    assert "no benchmark 'nonsense'; there are: ready, device-plugin" in done.stderr
+    assert done.exit_code == 2
+    assert "no benchmark 'nonsense'; there are: ready, device-plugin" in done.output
 
 
 @pytest.mark.parametrize(
@@ -72,11 +73,10 @@ async def test_a_benchmark_that_cannot_measure_does_not_stop_the_others():
 
 
 def test_sizes_that_are_no_numbers_are_refused_before_anything_runs():
-    command = [sys.executable, "-m", "benchmarks", "scale", "--nodes", "100,many"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    done = CliRunner().invoke(main, ["scale", "--nodes", "100,many"])
 
-    assert done.returncode == 2
-    assert "--nodes takes numbers with commas between them, not '100,many'" in done.stderr
+    assert done.exit_code == 2
+    assert "--nodes takes numbers with commas between them, not '100,many'" in done.output
 
 
 def test_a_peer_that_cannot_be_run_is_named_before_anything_runs(tmp_path, monkeypatch):

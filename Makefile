@@ -34,7 +34,7 @@ demo: setup ## the main job on a simulated cluster, start to finish (under 2 min
 	$(BIN)/gpuready-sim demo
 
 test: setup ## unit and simulator tests (under 5 minutes; four at once, for they mostly wait)
-	$(BIN)/python -m pytest -n 4 --dist loadfile
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 containerd: setup ## fetch the containerds of Debian 12 and 13 for `make test-node` (needs apt; installs nothing)
 	$(BIN)/python -m tests.node.fetch_containerd

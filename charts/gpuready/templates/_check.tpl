@@ -14,6 +14,19 @@
 {{- if eq .Values.operator.image "gpu-operator" }}
 {{- fail "operator.image: gpu-operator is the original's program, and this chart runs gpuready's. Next: remove operator.repository, operator.image and operator.version, or let them name gpuready's image" }}
 {{- end }}
+{{- /* Nobody would be there to say so: the operator's own pod could not be pulled. Source: distribution/reference */}}
+{{- $path := "[a-z0-9]+((\\.|_|__|-+)[a-z0-9]+)*" }}
+{{- $host := "([a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?|\\[[a-fA-F0-9:]+\\])(:[0-9]+)?" }}
+{{- $tag := "(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@[A-Za-z][A-Za-z0-9]*([-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,})?" }}
+{{- $image := include "gpuready.image" . }}
+{{- if not (regexMatch (printf "^(%s/)?%s(/%s)*%s$" $host $path $path $tag) $image) }}
+{{- fail (printf "operator.repository, operator.image, operator.version: there can be no image %s. Next: write REGISTRY[:PORT]/PATH without https://, a name in small letters, and a tag or sha256:DIGEST" $image) }}
+{{- end }}
+{{- with .Values.gpuready.registry }}
+{{- if not (regexMatch (printf "^%s(/%s)*/?$" $host $path) .) }}
+{{- fail (printf "gpuready.registry: no image can come from %s. Next: write REGISTRY[:PORT][/PATH] without https://" .) }}
+{{- end }}
+{{- end }}
 {{- if and .Values.cdi.nriPluginEnabled (not .Values.cdi.enabled) }}
 {{- fail "cdi.nriPluginEnabled: the NRI plugin injects CDI devices, and cdi.enabled is false. Next: set cdi.enabled=true" }}
 {{- end }}

@@ -3,7 +3,7 @@
 {{- define "gpuready.selectorLabels" -}}
 app: gpu-operator
 app.kubernetes.io/name: gpuready
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "gpuready.labels" -}}
@@ -26,10 +26,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
 {{- define "gpuready.pullSecrets" -}}
-{{- with concat (.Values.operator.imagePullSecrets | default list) (.Values.gpuready.imagePullSecrets | default list) | uniq }}
+{{- with concat (.Values.operator.imagePullSecrets | default list) (.Values.gpuready.imagePullSecrets | default list) | uniq | compact }}
 imagePullSecrets:
 {{- range . }}
-  - name: {{ . }}
+  - name: {{ . | quote }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -37,7 +37,7 @@ imagePullSecrets:
 {{/* Where the operator and the Jobs of this chart may run. */}}
 {{- define "gpuready.placement" -}}
 {{- with .Values.operator.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- with .Values.operator.nodeSelector }}
 nodeSelector: {{- toYaml . | nindent 2 }}
@@ -83,6 +83,6 @@ volumeMounts:
 volumes:
   - name: gpuready-ca
     configMap:
-      name: {{ . }}
+      name: {{ . | quote }}
 {{- end }}
 {{- end }}

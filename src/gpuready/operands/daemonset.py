@@ -149,9 +149,12 @@ def daemonset(shape: DaemonSetShape, policy: ClusterPolicy, view: ClusterView) -
 
 
 def block_fields(*blocks: ImageRef, host_network: bool = False) -> KubeObject:
-    """What blocks of the policy say of a whole pod: their pull secrets, and whose network it uses."""
+    """What blocks of the policy say of a whole pod: their pull secrets, and whose network it uses.
+
+    A name that says nothing, as templates of values leave them behind, is none.
+    """
     fields: KubeObject = {}
-    if secrets := dict.fromkeys(secret for block in blocks for secret in block.image_pull_secrets):
+    if secrets := dict.fromkeys(secret for block in blocks for secret in block.image_pull_secrets if secret):
         fields["imagePullSecrets"] = [{"name": secret} for secret in secrets]
     if host_network:
         fields |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}

@@ -27,7 +27,7 @@ def fitted(obj: KubeObject, policy: ClusterPolicy) -> KubeObject:
     """The object as this site wants it; only what has a pod template changes."""
     template = obj.get("spec", {}).get("template") if obj["kind"] in ("DaemonSet", "Deployment") else None
     site = policy.spec.gpuready
-    if template is None or not (site.registry or site.image_pull_secrets or site.cert_config.name):
+    if template is None or not (site.registry or any(site.image_pull_secrets) or site.cert_config.name):
         return obj
     pod = _pod(template["spec"], site)
     return {**obj, "spec": {**obj["spec"], "template": {**template, "spec": pod}}}
@@ -44,7 +44,7 @@ def _pod(pod: Mapping[str, Any], site: GPUReadyOptions) -> KubeObject:
     for group in _CONTAINERS:
         if pod.get(group):
             fitted[group] = [_container(container, site) for container in pod[group]]
-    if site.image_pull_secrets:
+    if any(site.image_pull_secrets):
         already = [secret["name"] for secret in pod.get("imagePullSecrets", ())]
         fitted["imagePullSecrets"] = [{"name": name} for name in _unique(already, site.image_pull_secrets)]
     if site.cert_config.name:
@@ -79,10 +79,10 @@ def _variable(variable: Mapping[str, Any], site: GPUReadyOptions) -> KubeObject:
 def _handed_on(env: Iterable[Mapping[str, Any]], site: GPUReadyOptions) -> list[KubeObject]:
     """The secrets for a container that makes pods and was told of none."""
     names = {variable["name"] for variable in env}
-    if "VALIDATOR_IMAGE" not in names or _PULL_SECRETS_ENV in names or not site.image_pull_secrets:
+    if "VALIDATOR_IMAGE" not in names or _PULL_SECRETS_ENV in names or not any(site.image_pull_secrets):
         return []
     return [{"name": _PULL_SECRETS_ENV, "value": ",".join(_unique(site.image_pull_secrets))}]
 
 
 def _unique(*names: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(name for group in names for name in group))
+    return list(dict.fromkeys(name for group in names for name in group if name))

@@ -171,6 +171,18 @@ REFUSED = {
         {"daemonsets": {"rollingUpdate": {"maxUnavailable": "250%"}}},
         ["daemonsets.rollingUpdate.maxUnavailable: 250% is neither", "1 or 25%"],
     ),
+    "an operator's image that nobody could pull": (
+        {"operator": {"repository": "https://registry.example.com/team"}},
+        ["there can be no image https://registry.example.com/team/gpuready:", "without https://"],
+    ),
+    "a digest that is none": (
+        {"operator": {"version": "sha256:abc"}},
+        ["operator.version: there can be no image gpuready@sha256:abc", "sha256:DIGEST"],
+    ),
+    "a registry with a scheme": (
+        {"gpuready": {"registry": "https://mirror.example.com"}, "operator": {"repository": "r.example.com"}},
+        ["gpuready.registry: no image can come from https://mirror.example.com", "without https://"],
+    ),
     "a log level that there is not": (
         {"operator": {"logging": {"level": "trace"}}},
         ["/operator/logging/level", "debug", "info", "warning", "error"],
@@ -183,6 +195,31 @@ def test_a_mistake_is_refused_with_what_to_do(mistake: str) -> None:
     values, words = REFUSED[mistake]
     said = refused(values)
     assert all(word in said for word in words), said
+
+
+IMAGES = {
+    "registry.example.com:5000/a/b": ("", "registry.example.com:5000/a/b/gpuready:0.1.0"),
+    "localhost:5000": ("v1.0_x", "localhost:5000/gpuready:v1.0_x"),
+    "[2001:db8::1]:443/Team".lower(): ("", "[2001:db8::1]:443/team/gpuready:0.1.0"),
+    "r.example.com/": (f"sha256:{'ab' * 32}", f"r.example.com/gpuready@sha256:{'ab' * 32}"),
+}
+
+
+@pytest.mark.parametrize("repository", IMAGES)
+def test_an_image_that_can_be_is_taken(repository: str) -> None:
+    version, image = IMAGES[repository]
+    values = {
+        "operator": {"repository": repository, "version": version},
+        "gpuready": {"registry": repository},
+    }
+    [deployment] = [each for each in rendered(values) if each["kind"] == "Deployment"]
+    assert deployment["spec"]["template"]["spec"]["containers"][0]["image"] == image
+
+
+def test_a_pull_secret_without_a_name_is_none() -> None:
+    values = {"operator": {"imagePullSecrets": [""]}, "gpuready": {"imagePullSecrets": ["", "a"]}}
+    [deployment] = [each for each in rendered(values) if each["kind"] == "Deployment"]
+    assert deployment["spec"]["template"]["spec"]["imagePullSecrets"] == [{"name": "a"}]
 
 
 # --- comparing -------------------------------------------------------------------------------------------

@@ -71,6 +71,27 @@ def test_every_pod_gets_the_pull_secrets_once_beside_its_own() -> None:
     assert [secret["name"] for secret in pod["imagePullSecrets"]] == ["own", "site", "second"]
 
 
+def test_a_pull_secret_without_a_name_is_none() -> None:
+    bare = policy(imagePullSecrets=["", "site"])
+    bare["spec"] |= {
+        "toolkit": {"imagePullSecrets": [""]},
+        "validator": {"image": "v", "imagePullSecrets": [""]},
+    }
+    active = read(bare)
+    assert active.policy is not None
+    objects = plan_of(active, active.policy, VIEW).objects
+    pods = [o["spec"]["template"]["spec"] for o in objects if o["kind"] == "DaemonSet"]
+    assert {tuple(each["name"] for each in pod["imagePullSecrets"]) for pod in pods} == {("site",)}
+    handed_on = [
+        row["value"]
+        for pod in pods
+        for each in containers_of(pod)
+        for row in each.get("env", ())
+        if row["name"] == "VALIDATOR_IMAGE_PULL_SECRETS"
+    ]
+    assert set(handed_on) == {"site"}
+
+
 def test_every_container_and_init_container_trusts_the_sites_ca() -> None:
     init = {"name": "wait", "image": "i", "env": [{"name": "SSL_CERT_FILE", "value": "/own.pem"}]}
     own = daemonset(initContainers=[init], containers=[{"name": "c", "image": "i"}])

@@ -11,7 +11,7 @@ helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- define "gpuready.hookLabels" -}}
 app: gpuready-{{ .name }}
 app.kubernetes.io/name: gpuready
-app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 {{- end }}
 
@@ -27,7 +27,7 @@ apiVersion: batch/v1
 kind: Job
 metadata:
   {{- include "gpuready.hookMetadata" (merge (dict "weight" "1") .) | nindent 2 }}
-  namespace: {{ $root.Release.Namespace }}
+  namespace: {{ $root.Release.Namespace | quote }}
 spec:
   backoffLimit: 2
   activeDeadlineSeconds: {{ .deadline }}
@@ -41,7 +41,7 @@ spec:
       {{- include "gpuready.placement" $root | trim | nindent 6 }}
       containers:
         - name: {{ .name }}
-          image: {{ include "gpuready.image" $root }}
+          image: {{ include "gpuready.image" $root | quote }}
           imagePullPolicy: {{ $root.Values.operator.imagePullPolicy }}
           command: [gpuready]
           args: {{- toYaml .args | nindent 12 }}
@@ -58,7 +58,7 @@ apiVersion: v1
 kind: ServiceAccount
 metadata:
   {{- include "gpuready.hookMetadata" . | nindent 2 }}
-  namespace: {{ .root.Release.Namespace }}
+  namespace: {{ .root.Release.Namespace | quote }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
@@ -71,5 +71,5 @@ roleRef:
 subjects:
   - kind: ServiceAccount
     name: gpuready-{{ .name }}
-    namespace: {{ .root.Release.Namespace }}
+    namespace: {{ .root.Release.Namespace | quote }}
 {{- end }}

@@ -121,7 +121,7 @@ def _workload_env(policy: ClusterPolicy, view: ClusterView) -> Env:
         "VALIDATOR_IMAGE": image.reference,
         "VALIDATOR_IMAGE_PULL_POLICY": image.pull_policy,
     }
-    if secrets := policy.spec.validator.image_pull_secrets:
+    if secrets := list(filter(None, policy.spec.validator.image_pull_secrets)):
         env["VALIDATOR_IMAGE_PULL_SECRETS"] = ",".join(secrets)
     if name := gpu_access.runtime_class(policy, view):
         env["VALIDATOR_RUNTIME_CLASS"] = name

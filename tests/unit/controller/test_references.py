@@ -61,6 +61,22 @@ def test_to_name_the_originals_default_is_to_ask_for_it() -> None:
     assert {"default-mig-parted-config", "default-gpu-clients"} <= read_there
 
 
+def test_only_fields_that_name_an_object_of_this_kind_are_blamed_and_always_in_the_same_order() -> None:
+    blocks = {
+        "gfd": {"imagePullSecrets": ["absent"]},
+        "devicePlugin": {"imagePullSecrets": ["absent"], "env": [{"name": "A", "value": "absent"}]},
+        "daemonsets": {"priorityClassName": "absent", "labels": {"team": "absent"}},
+        "driver": {"kernelModuleConfig": {"name": "absent"}},
+    }
+    told = refused(planned(NOTHING, **blocks))
+
+    assert told == refused(planned(NOTHING, **dict(reversed(blocks.items()))))
+    assert "ConfigMap gpu-operator/absent, which spec.driver.kernelModuleConfig.name names" in told["driver"]
+    assert "PriorityClass absent, which spec.daemonsets.priorityClassName names" in told["toolkit"]
+    fields = "spec.devicePlugin.imagePullSecrets, spec.gfd.imagePullSecrets"
+    assert f"Secret gpu-operator/absent, which {fields} names" in told["gpu-feature-discovery"]
+
+
 @pytest.mark.parametrize(
     ("field", "value", "operand", "kind"),
     [

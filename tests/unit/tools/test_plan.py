@@ -445,7 +445,10 @@ def test_a_field_that_is_no_longer_asked_for_is_told_with_what_it_was() -> None:
     (daemonset,) = (obj for obj in live if obj["metadata"]["name"] == PLUGIN and obj["kind"] == "DaemonSet")
     env = {"f:env": {'k:{"name":"A"}': {".": {}, "f:name": {}, "f:value": {}}}}
     container = {"f:containers": {'k:{"name":"nvidia-device-plugin"}': env}}
-    fields = {"f:spec": {"f:template": {"f:spec": container}}}
+    # Taken away, a default comes back from the server: that is no change.
+    pod = {**container, "f:schedulerName": {}}
+    daemonset["spec"]["template"]["spec"]["schedulerName"] = "default-scheduler"
+    fields = {"f:spec": {"f:template": {"f:spec": pod}}}
     entry = {"manager": names.FIELD_MANAGER, "operation": "Apply", "fieldsV1": fields}
     daemonset["metadata"]["managedFields"] = [entry]
 

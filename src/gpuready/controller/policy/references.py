@@ -71,7 +71,7 @@ def _refusal_of_names(impossible: Sequence[Reference], spec: Mapping[str, Any]) 
     said = []
     for each in dict.fromkeys(Reference(each.kind, *_impossible_part(each)) for each in impossible):
         text = each.key or each.name
-        fields = ", ".join(_fields_naming(text, spec, "spec")) or f"a pod's {each.kind}"
+        fields = ", ".join(sorted(_fields_saying(text, spec, "spec"))) or f"a pod's {each.kind}"
         said.append(f"{fields}: {shown(text)} is not {KEY if each.key else OBJECT_NAME}")
     return Refusal(
         REFERENCE_MISSING,
@@ -156,21 +156,37 @@ def _files_read(container: Mapping[str, Any], volumes: Sequence[Mapping[str, Any
 
 def _said(reference: Reference, spec: Mapping[str, Any], namespace: str) -> str:
     where = "" if reference.kind == PRIORITY_CLASS else f"{namespace}/"
-    fields = ", ".join(_fields_naming(reference.name, spec, "spec"))
+    fields = ", ".join(sorted(_fields_naming(reference, spec, "spec")))
     which = f", which {fields} names" if fields else ""
     if reference.key:
         return f"the {reference.kind} {where}{reference.name}{which}, has no key {reference.key}"
     return f"there is no {reference.kind} {where}{reference.name}{which}"
 
 
-def _fields_naming(name: str, value: Any, path: str) -> Iterator[str]:
+def _fields_naming(reference: Reference, value: Any, path: str) -> Iterator[str]:
+    """Of those whose value may name an object of this kind."""
+    yield from (
+        field
+        for field in _fields_saying(reference.name, value, path)
+        if field.rpartition(".")[2] in _NAMED_BY[reference.kind]
+    )
+
+
+_NAMED_BY = {
+    PRIORITY_CLASS: ("priorityClassName",),
+    SECRET: ("imagePullSecrets", "secretName", "secretEnv"),
+    CONFIG_MAP: ("name", "configMapName", "config"),
+}
+
+
+def _fields_saying(text: str, value: Any, path: str) -> Iterator[str]:
     if isinstance(value, Mapping):
         for key, inner in value.items():
-            yield from _fields_naming(name, inner, f"{path}.{key}")
+            yield from _fields_saying(text, inner, f"{path}.{key}")
     elif isinstance(value, list):
         for inner in value:
-            yield from _fields_naming(name, inner, path)
-    elif value == name:
+            yield from _fields_saying(text, inner, path)
+    elif value == text:
         yield path
 
 

@@ -135,7 +135,7 @@ def _containers(daemonset: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 def _leaves_pods_alone(desired: Mapping[str, Any], live: Mapping[str, Any]) -> bool:
     fields = taken_over(live["metadata"].get("managedFields") or (), PREDECESSORS, names.FIELD_MANAGER)
     ours = {**live, "metadata": {**live["metadata"], "managedFields": fields}}
-    gone = [each for each in dropped(desired, ours, names.FIELD_MANAGER) if not _is_default(each)]
+    gone = [each for each in dropped(desired, ours, names.FIELD_MANAGER) if not is_default(each)]
     return not any(each.path.startswith("spec.template") for each in (*differences(desired, live), *gone))
 
 
@@ -159,7 +159,8 @@ _DEFAULTS: dict[str, Any] = {
 }
 
 
-def _is_default(gone: Difference) -> bool:
+def is_default(gone: Difference) -> bool:
+    """Who takes it away gets it back from the API server."""
     field = gone.path.rpartition(".")[2]
     return not gone.live or field == "serviceAccount" or _DEFAULTS.get(field) == gone.live
 

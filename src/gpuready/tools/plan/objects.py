@@ -12,7 +12,7 @@ from typing import Any
 from gpuready import names
 from gpuready.controller.policy import pruning
 from gpuready.controller.policy.plan import Plan, key_of
-from gpuready.controller.policy.spared_pods import sparing
+from gpuready.controller.policy.spared_pods import is_default, sparing
 from gpuready.kube.apply import Change, Occupied, decide, find_occupied, is_strangers, with_digest
 from gpuready.kube.compare import Difference, dropped
 from gpuready.tools.plan.forecast import Fate, Field, ObjectChange, Obstacle
@@ -61,7 +61,7 @@ def _applied(obj: Object, live: Object | None) -> ObjectChange | Obstacle | None
     if change is Change.REPAIRED:
         # A field that is ours and differs all the same is the server's own spelling: it is left alone.
         found = tuple(each for each in found if each.manager != names.FIELD_MANAGER)
-    gone = dropped(marked, live, names.FIELD_MANAGER)
+    gone = [each for each in dropped(marked, live, names.FIELD_MANAGER) if not is_default(each)]
     fields = [_field(each) for each in (*found, *gone) if not each.path.startswith(_DIGEST)]
     if change is Change.NONE or (change is Change.REPAIRED and not fields):
         return None

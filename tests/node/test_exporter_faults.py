@@ -94,6 +94,11 @@ def is_whole(gpus: int) -> Callable[[Page], bool]:
     return check
 
 
+def shows_gpu_0(page: Page) -> bool:
+    """On busy cores a look each 0.1 s may come too late for once."""
+    return bool(page.rows("DCGM_FI_DEV_GPU_TEMP", gpu="0"))
+
+
 @pytest_asyncio.fixture
 async def node(tmp_path: Path) -> AsyncIterator[ExporterNode]:
     async with ExporterNode(tmp_path / "node", gpus=2) as made:
@@ -121,8 +126,8 @@ async def test_no_call_that_fails_costs_more_than_its_own_gpu_or_outlasts_its_fa
     for call in calls:
         with node.gpus() as gpus:
             call_faults.fail(gpus, call, 999, gpu=1)
-        page = await looks_later(node, 2)
-        assert page.rows("DCGM_FI_DEV_GPU_TEMP", gpu="0"), f"{call} of GPU 1 cost GPU 0"
+        await looks_later(node, 2)
+        await eventually(node, shows_gpu_0, f"GPU 0, while {call} of GPU 1 fails")
         with node.gpus() as gpus:
             call_faults.mend(gpus)
             call_faults.fail(gpus, call, 999)
@@ -185,8 +190,7 @@ async def test_gpus_that_are_cut_up_and_made_whole_again_under_it_are_shown_as_t
                 mig.disable(gpus, 1)
             else:
                 mig.layout(gpus, 1, PROFILES)
-        page = await page_of(node)
-        assert page.rows("DCGM_FI_DEV_GPU_TEMP", gpu="0")
+        page = await eventually(node, shows_gpu_0, "GPU 0, whatever GPU 1 is cut into")
         parts = [row.labels for row in page.rows("DCGM_FI_DEV_FB_USED", gpu="1") if "GPU_I_ID" in row.labels]
         assert {(part["GPU_I_PROFILE"], part["GPU_I_ID"]) for part in parts} <= known
         assert "asking NVML failed" not in (await http(f"{node.url}/health"))[1]

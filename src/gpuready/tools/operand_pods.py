@@ -5,7 +5,7 @@ Pure. The node knows only the last words of a daemon; whether that daemon runs, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -69,8 +69,26 @@ def waiting_of(pod: Object) -> Mapping[str, Any]:
     return next((state for state in states if state), {})
 
 
-def line_of(pod: Object) -> str:
-    """What keeps a pod from being ready, in one line; "" for one that is."""
+def lines_of(pods: Iterable[Object], most: int) -> list[str]:
+    """What keeps pods from being ready; the same reason of many is one line, with some of them by name.
+
+    most   lines, and pods by name in each
+    """
+    by_reason: dict[str, list[str]] = {}
+    for pod in pods:
+        if why := _why_not_ready(pod):
+            by_reason.setdefault(why, []).append(f"{_full_name(pod)} on {node_of(pod) or 'no node'}")
+    return [f"{_named(places, most)}: {why}" for why, places in list(by_reason.items())[:most]]
+
+
+def _named(places: Sequence[str], most: int) -> str:
+    more = len(places) - most
+    word = "pod" if len(places) == 1 else "pods"
+    return f"{word} {', '.join(places[:most])}{f' and {more} more' if more > 0 else ''}"
+
+
+def _why_not_ready(pod: Object) -> str:
+    """In one line; "" for one that is."""
     if _is_ready(pod):
         return ""
     waiting = waiting_of(pod)
@@ -78,8 +96,8 @@ def line_of(pod: Object) -> str:
     why = str(
         waiting.get("reason") or _unscheduled(pod) or (pod.get("status") or {}).get("phase") or "no status"
     )
-    said = str(waiting.get("message") or (_end_text(ended) if ended else ""))
-    return f"pod {_full_name(pod)} on {node_of(pod) or 'no node'}: {why}{': ' if said else ''}{said}"
+    said = str(waiting.get("message") or (_end_text(ended) if ended else _unready(pod)))
+    return " ".join(f"{why}{': ' if said else ''}{said}".split())
 
 
 # --- there is a pod ---------------------------------------------------------------------------------------
@@ -130,8 +148,16 @@ def _with_pod(verdict: Verdict, pod: Object) -> Verdict:
 
 
 def _unscheduled(pod: Object) -> str:
+    return _condition(pod, "PodScheduled")
+
+
+def _unready(pod: Object) -> str:
+    return _condition(pod, "Ready")
+
+
+def _condition(pod: Object, type_: str) -> str:
     rows = (pod.get("status") or {}).get("conditions") or ()
-    return next((str(row.get("message") or "") for row in rows if row.get("type") == "PodScheduled"), "")
+    return next((str(row.get("message") or "") for row in rows if row.get("type") == type_), "")
 
 
 def _is_running(pod: Object) -> bool:

@@ -56,6 +56,38 @@ def test_an_operand_of_which_nodes_say_nothing_is_explained_by_its_pods() -> Non
     assert finding.evidence == ("pod gpu-operator/v-1 on g1: ImagePullBackOff: no such image",)
 
 
+def test_one_reason_of_many_pods_is_said_once_and_in_one_line() -> None:
+    row = operand("operator-validator", "notReady", "PodsNotReady", "v: 0 of 5 pods ready; next: look")
+    waiting = {"reason": "ErrImagePull", "message": "no such image;\n  a registry's long answer\n"}
+    pods = [validator_pod(number, {"waiting": waiting}) for number in range(4)]
+    pods.append(validator_pod(4, {"running": {}}, "containers with unready status: [main]"))
+    seen = cluster(
+        node("g1", gpus=8),
+        gpu_nodes=[gpu_node("g1")],
+        policies=[policy("notReady", "OperandNotReady", operands=[row])],
+        pods=pods,
+    )
+
+    (finding,) = findings(seen)
+
+    named = ", ".join(f"gpu-operator/v-{number} on n{number}" for number in range(3))
+    assert finding.evidence == (
+        f"pods {named} and 1 more: ErrImagePull: no such image; a registry's long answer",
+        "pod gpu-operator/v-4 on n4: Running: containers with unready status: [main]",
+    )
+
+
+def validator_pod(number: int, state: dict[str, Any], unready: str = "") -> dict[str, Any]:
+    metadata = {
+        "name": f"v-{number}",
+        "namespace": "gpu-operator",
+        "labels": {names.OPERAND_LABEL: "operator-validator"},
+    }
+    ready = {"type": "Ready", "status": "False", "message": unready}
+    status = {"phase": "Running", "containerStatuses": [{"state": state}], "conditions": [ready]}
+    return {"metadata": metadata, "spec": {"nodeName": f"n{number}"}, "status": status}
+
+
 def test_an_exporter_that_is_not_ready_for_its_own_reason_is_a_problem() -> None:
     why = "g1: there is no counters file /etc/x.csv; next: correct DCGM_EXPORTER_COLLECTORS"
 

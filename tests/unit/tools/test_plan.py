@@ -207,6 +207,27 @@ def test_the_policy_in_force_changes_nothing_but_what_nobody_has_done_yet() -> N
     assert [each.node for each in forecast.gpu_nodes] == ["gpu-1"], "no operator runs here"
 
 
+def test_what_would_be_wrong_with_a_node_is_said_in_words_with_the_next_step() -> None:
+    asks = {names.PLUGIN_CONFIG_LABEL: "shared-by-five"}
+    raw, look = cluster(gpu_machine("gpu-1", **asks), gpu_machine("gpu-2", **asks), gpu_machine("gpu-3"))
+
+    forecast = foresee(raw, look)
+
+    lines = text_of(forecast).splitlines()
+    assert lines[:2] == [
+        "warn    gpu-1, gpu-2  device-plugin: the node asks for the sharing configuration 'shared-by-five', "
+        "but the policy names no ConfigMap",
+        "        next  set spec.devicePlugin.config.name, or remove the node label "
+        + names.PLUGIN_CONFIG_LABEL,
+    ]
+    troubles = {each["node"]: [row["reason"] for row in each["troubles"]] for each in rows_of(forecast)}
+    assert troubles == {"gpu-1": ["ConfigNotNamed"], "gpu-2": ["ConfigNotNamed"], "gpu-3": []}
+
+
+def rows_of(forecast: Forecast) -> list[Object]:
+    return list(forecast.to_json()["gpuNodes"])
+
+
 def test_a_younger_policy_waits_and_changes_nothing() -> None:
     _, look = cluster()
 

@@ -83,9 +83,9 @@ def _reasons_of(rows: Sequence[NodeRow]) -> set[str]:
 def _finding_of(subject: str, row: Row, pods: Sequence[Object]) -> Finding:
     name = str(row.get("name"))
     finding = finding_from(subject, _severity_of(row), row, PODS_NOT_READY)
-    lines = [line for pod in pods if _is_of(pod, name) and (line := operand_pods.line_of(pod))]
+    lines = operand_pods.lines_of((pod for pod in pods if _is_of(pod, name)), _PODS_NAMED)
     about = "" if name in finding.message else f"{name}: "
-    return replace(finding, message=f"{about}{finding.message}", evidence=tuple(lines[:_PODS_NAMED]))
+    return replace(finding, message=f"{about}{finding.message}", evidence=tuple(lines))
 
 
 def _is_of(pod: Object, operand: str) -> bool:

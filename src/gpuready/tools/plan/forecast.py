@@ -89,18 +89,34 @@ class LabelChange:
 
 
 @dataclass(frozen=True)
+class NodeTrouble:
+    """What would be wrong with a node under this policy, and is not now; the node says so of the link."""
+
+    link: str
+    reason: str
+    message: str
+    next_step: str = ""
+
+    def to_json(self) -> Row:
+        row = {"link": self.link, "reason": self.reason}
+        return {**row, "message": self.message, "nextStep": self.next_step}
+
+
+@dataclass(frozen=True)
 class GPUNodeChange:
     """GPUNode.spec of one node: what its daemons are told without any pod being restarted."""
 
     fate: Fate
     node: str
     fields: tuple[Field, ...] = ()
+    troubles: tuple[NodeTrouble, ...] = ()
 
     def to_json(self) -> Row:
         return {
             "fate": str(self.fate),
             "node": self.node,
             "fields": [each.to_json() for each in self.fields],
+            "troubles": [each.to_json() for each in self.troubles],
         }
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from gpuready import names
+from gpuready.chain.verdict import Link
 from gpuready.controller.labelling.decision import LabelFacts, decide, has_gpu, is_gpu_node
 from gpuready.controller.labelling.loop import facts_of, label_policy_of
 from gpuready.controller.nodes.asked import Asked
@@ -24,7 +25,7 @@ from gpuready.kube.trimmed import Node, Pod
 from gpuready.operands.node_agent import labels as agent_labels
 from gpuready.operands.node_agent.discovery import labels_of_nfd
 from gpuready.operands.node_agent.feature_labels import sharing_of
-from gpuready.tools.plan.forecast import Fate, Field, GPUNodeChange, LabelChange
+from gpuready.tools.plan.forecast import Fate, Field, GPUNodeChange, LabelChange, NodeTrouble
 
 Object = Mapping[str, Any]
 FindDaemonSet = Callable[[str], Object | None]
@@ -121,10 +122,28 @@ def gpu_node_change(
     if not outlook.has_gpus:
         return GPUNodeChange(Fate.PRUNED, outlook.name) if outlook.summary else None
     spec = wish_of(outlook.node, outlook.summary, around, find_daemonset)
-    if outlook.summary is None:
-        return GPUNodeChange(Fate.CREATED, outlook.name, tuple(_fields({}, spec, "spec")))
-    fields = tuple(_fields(outlook.summary.spec, spec, "spec"))
-    return GPUNodeChange(Fate.CHANGED, outlook.name, fields) if fields else None
+    before = outlook.summary.spec if outlook.summary else {}
+    fields = tuple(_fields(before, spec, "spec"))
+    if outlook.summary and not fields:
+        return None
+    fate = Fate.CHANGED if outlook.summary else Fate.CREATED
+    return GPUNodeChange(fate, outlook.name, fields, tuple(_troubles(before, spec)))
+
+
+def _troubles(before: Mapping[str, Any], spec: Spec) -> Iterator[NodeTrouble]:
+    for link, part, key in _TOLD_OF:
+        told = spec[part].get(key)
+        if told and told != (before.get(part) or {}).get(key):
+            words = (str(told.get(word) or "") for word in ("reason", "message", "nextStep"))
+            yield NodeTrouble(link, *words)
+
+
+# Of GPUNode.spec: where the operator tells a node what is wrong with what is asked for it.
+_TOLD_OF = (
+    (Link.DRIVER, "driver", "trouble"),
+    (Link.DEVICE_PLUGIN, "devicePlugin", "refused"),
+    (Link.DEVICE_PLUGIN, "devicePlugin", "error"),
+)
 
 
 # --- labels -----------------------------------------------------------------------------------------------

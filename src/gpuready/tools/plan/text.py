@@ -23,6 +23,7 @@ _MOST_NAMED = 8
 _LONGEST_VALUE = 60
 # Follows from a field that is shown.
 _NOISE = ("spec.devicePlugin.configDigest",)
+_TOLD_IN_WORDS = ("spec.driver.trouble", "spec.devicePlugin.error", "spec.devicePlugin.refused")
 
 
 def text_of(forecast: Forecast) -> str:
@@ -44,6 +45,7 @@ def _lines(forecast: Forecast) -> Iterator[str]:
     for obstacle in forecast.obstacles:
         yield _line("refuse", f"{obstacle.operand} {obstacle.kind} {obstacle.name}", obstacle.message)
         yield _line("", "next", obstacle.next_step)
+    yield from _trouble_lines(forecast)
     yield from _workload_lines(forecast.workloads)
     yield from _pod_lines(forecast)
     yield from _object_lines(forecast)
@@ -71,6 +73,15 @@ def _line(verb: str, subject: str, rest: str = "") -> str:
 
 
 _WHOSE = {"own": "gpuready's", "original": "the original's"}
+
+
+def _trouble_lines(forecast: Forecast) -> Iterator[str]:
+    """The same words about many nodes are said once."""
+    told = [(each.node, trouble) for each in forecast.gpu_nodes for trouble in each.troubles]
+    for trouble, those in _grouped(told, lambda each: each[1]):
+        yield _line("warn", _listed(node for node, _ in those), f"{trouble.link}: {trouble.message}")
+        if trouble.next_step:
+            yield _line("", "next", trouble.next_step)
 
 
 # --- workloads and pods -----------------------------------------------------------------------------------
@@ -109,7 +120,7 @@ def _object_lines(forecast: Forecast) -> Iterator[str]:
 
 def _field_lines(fields: Iterable[Field]) -> Iterator[str]:
     for each in fields:
-        if each.path not in _NOISE:
+        if each.path not in _NOISE and not each.path.startswith(_TOLD_IN_WORDS):
             yield _line("", f"  {each.path}", f"{_value(each.old)} -> {_value(each.new)}")
 
 

@@ -63,7 +63,15 @@ class Actions:
     def _bind(self, request: Request, target: Target, resource: ResourceType) -> Reply:
         """Assign a pod to a node, once."""
         _require_post(request)
-        node = ((body_of(request).get("target")) or {}).get("name", "")
+        body = body_of(request)
+        of = body.get("target") or {}
+        if of.get("kind") not in (None, "", "Node"):
+            error = FieldError(
+                "target.kind", "NotSupported", of["kind"], 'supported values: "Node", "<empty>"'
+            )
+            raise Failure(500, "", error.message())
+        _refuse_another(body, target, "Binding")
+        node = of.get("name", "")
         if not node:
             error = FieldError("target.name", "Required", "", "")
             raise invalid("Binding", "", target.name, [error])
@@ -85,6 +93,7 @@ class Actions:
         """Delete a pod unless a disruption budget keeps it."""
         _require_post(request)
         body = body_of(request)
+        _refuse_another(body, target, "Eviction")
         pod = self._pod(target)
         options = deletion.parse_options(body.get("deleteOptions") or {}, request.query)
         deletion.check_preconditions(pod, resource, options)
@@ -208,6 +217,23 @@ class Actions:
 def _require_post(request: Request) -> None:
     if request.method != "POST":
         raise method_not_allowed()
+
+
+def _refuse_another(body: Obj, target: Target, kind: str) -> None:
+    """
+    raises  Failure 400 for a body that is about another pod than its path
+    """
+    given, meta = body.get("kind") or kind, body.get("metadata") or {}
+    if given != kind:
+        version = str(body.get("apiVersion") or "v1").rpartition("/")[2]
+        group = "policy" if kind == "Eviction" else "core"
+        why = f"converting ({version}.{given}) to ({group}.{kind}): unknown conversion"
+        raise bad_request(f'{given} in version "{version}" cannot be handled as a {kind}: {why}')
+    if meta.get("namespace") not in (None, "", target.namespace):
+        what = "the namespace of the provided object does not match the namespace sent on the request"
+        raise bad_request(what)
+    if meta.get("name", "") != target.name:
+        raise bad_request(f"name in URL does not match name in {kind} object")
 
 
 def _done(code: int) -> Reply:

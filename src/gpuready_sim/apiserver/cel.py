@@ -69,19 +69,34 @@ def evaluate(expression: str, values: Mapping[str, Any]) -> Any:
 SCALARS: Final = {"string": "STRING", "integer": "INT", "number": "DOUBLE", "boolean": "BOOL"}
 
 
-def check(expression: str, self_type: str = "", *, old: bool = False, gives: str = "BOOL") -> str:
+TIMED: Final = {
+    "date-time": "TIMESTAMP",
+    "datetime": "TIMESTAMP",
+    "date": "TIMESTAMP",
+    "duration": "DURATION",
+    "byte": "BYTES",
+}
+
+
+def check(
+    expression: str, self_type: str = "", form: str = "", *, old: bool = False, gives: str = "BOOL"
+) -> str:
     """Why the server would not take an expression, or nothing.
 
     self_type   JSON type of `self`: scalars are checked as such, the fields of objects are not
+    form        its format: of some of them texts are times, durations or bytes
     old         whether `oldSelf` may be used
     gives       BOOL for rules, STRING for message expressions
     """
     kind = SCALARS.get(self_type, "DYN")
+    if self_type == "string":
+        kind = TIMED.get(form, kind)
     variables = (("oldSelf", kind), ("self", kind)) if old else (("self", kind),)
     try:
         result: str = _program(expression, variables).return_type().name()
     except CelError as exc:
-        return f"compilation failed: {str(exc).partition('INVALID_ARGUMENT: ')[2] or exc}"
+        told = str(exc).partition("INVALID_ARGUMENT: ")[2] or str(exc)
+        return f"compilation failed: {pointed_out(told, expression)}"
     if result.lower() in ("dyn", gives.lower()):
         return ""
     return (
@@ -91,6 +106,21 @@ def check(expression: str, self_type: str = "", *, old: bool = False, gives: str
     )
 
 
+_SELECTS: Final = re.compile(r"expression of type ('[^']*') cannot be the operand of a select operation")
+_PLACE: Final = re.compile(r"ERROR: <input>:(\d+):(\d+): ")
+
+
+def pointed_out(told: str, expression: str) -> str:
+    """As the server says it, with a finger on the place."""
+    told = _SELECTS.sub(r"type \1 does not support field selection", told)
+    place = _PLACE.match(told)
+    if place is None:
+        return told
+    line, column = int(place.group(1)), int(place.group(2))
+    text = expression.split("\n")[line - 1]
+    return f"{told}\n | {text}\n | {'.' * (column - 1)}^"
+
+
 def cel_value(value: Any, schema: Schema) -> Any:
     """An object's value as CEL sees it: property names that are no identifiers escaped, numbers typed."""
     if isinstance(value, dict) and (schema.properties or schema.additional):
@@ -98,7 +128,7 @@ def cel_value(value: Any, schema: Schema) -> Any:
         return {
             escaped(name) if name in properties else name: cel_value(child, schema.child(name))
             for name, child in value.items()
-            if name in properties or schema.additional is not None
+            if (name in properties or schema.additional is not None) and child is not None
         }
     if isinstance(value, list):
         element = schema.element()

@@ -62,6 +62,7 @@ def _errors(crd: dict[str, Any]) -> Iterator[FieldError]:
         detail = 'must be spec.names.plural+"."+spec.group'
         yield FieldError("metadata.name", "Invalid", name, detail)
     yield from _group(spec.get("group"))
+    yield from _approval(crd)
     if spec.get("scope") not in ("Cluster", "Namespaced"):
         yield _missing_or_unsupported(spec.get("scope"), "spec.scope", ("Cluster", "Namespaced"))
     yield from _names(names)
@@ -78,8 +79,40 @@ def _errors(crd: dict[str, Any]) -> Iterator[FieldError]:
         yield FieldError("spec.preserveUnknownFields", "Invalid", True, detail)
 
 
+APPROVED: Final = "api-approved.kubernetes.io"
+
+
+def _approval(crd: dict[str, Any]) -> Iterator[FieldError]:
+    group = str((crd.get("spec") or {}).get("group") or "")
+    protected = any(group == one or group.endswith(f".{one}") for one in ("k8s.io", "kubernetes.io"))
+    if protected and not ((crd.get("metadata") or {}).get("annotations") or {}).get(APPROVED):
+        detail = (
+            f'protected groups must have approval annotation "{APPROVED}", '
+            "see https://github.com/kubernetes/enhancements/pull/1111"
+        )
+        yield FieldError(f"metadata.annotations[{APPROVED}]", "Required", detail=detail)
+
+
+def validate_crd_update(new: dict[str, Any], old: dict[str, Any]) -> list[FieldError]:
+    """What an established definition may not change.
+
+    Source: validation.go, ValidateCustomResourceDefinitionUpdate.
+    """
+    spec, before = new.get("spec") or {}, old.get("spec") or {}
+    names, names_before = spec.get("names") or {}, before.get("names") or {}
+    pairs = [
+        ("spec.group", spec.get("group"), before.get("group")),
+        ("spec.scope", spec.get("scope"), before.get("scope")),
+        ("spec.names.kind", names.get("kind"), names_before.get("kind")),
+        ("spec.names.plural", names.get("plural"), names_before.get("plural")),
+    ]
+    return [FieldError(path, "Invalid", now, "field is immutable") for path, now, was in pairs if now != was]
+
+
 def _conversion(conversion: dict[str, Any]) -> Iterator[FieldError]:
     if conversion.get("strategy") != "Webhook":
+        if conversion.get("strategy") not in (None, "", "None"):
+            yield not_supported("spec.conversion.strategy", conversion["strategy"], ("None", "Webhook"))
         return
     webhook = conversion.get("webhook") or {}
     if not webhook.get("clientConfig"):
@@ -103,15 +136,16 @@ def _missing_or_unsupported(value: Any, path: str, allowed: tuple[str, ...]) -> 
 
 
 def _names(names: dict[str, Any]) -> Iterator[FieldError]:
-    singular, list_kind = names.get("singular"), names.get("listKind")
+    list_kind = names.get("listKind")
     for field in ("plural", "singular", "kind", "listKind"):
         value = str(names.get(field) or "")
         path = f"spec.names.{field}"
         if not value:
             yield FieldError(path, "Required")
         else:
-            checked = value if value in (names.get("plural"), singular) else value.lower()
-            yield from (FieldError(path, "Invalid", value, text) for text in service_errors(checked))
+            mixed = "may have mixed case, but should otherwise match: " if "ind" in field else ""
+            checked = value.lower() if mixed else value
+            yield from (FieldError(path, "Invalid", value, mixed + text) for text in service_errors(checked))
     for field in ("shortNames", "categories"):
         for i, value in enumerate(names.get(field) or []):
             path = f"spec.names.{field}[{i}]"
@@ -130,9 +164,20 @@ def _versions(versions: list[dict[str, Any]]) -> Iterator[FieldError]:
         if name in seen:
             yield FieldError(f"spec.versions[{i}]", "Duplicate", name)
         seen.add(name)
-        path = "spec.version" if len(versions) == 1 else f"spec.versions[{i}].name"
-        yield from (FieldError(path, "Invalid", name, text) for text in service_errors(str(name)))
+        for path in (f"spec.versions[{i}].name", *(["spec.version"] if len(versions) == 1 else [])):
+            yield from (FieldError(path, "Invalid", name, text) for text in service_errors(str(name)))
+        yield from _deprecation(version, f"spec.versions[{i}].deprecationWarning")
         yield from _version(version, i, alone=len(versions) == 1)
+
+
+def _deprecation(version: dict[str, Any], path: str) -> Iterator[FieldError]:
+    warning = version.get("deprecationWarning")
+    if warning is None:
+        return
+    if not version.get("deprecated"):
+        yield FieldError(path, "Invalid", warning, "can only be set for deprecated versions")
+    elif not warning:
+        yield FieldError(path, "Invalid", warning, "must not be an empty string")
 
 
 def _version(version: dict[str, Any], i: int, *, alone: bool) -> Iterator[FieldError]:
@@ -145,12 +190,29 @@ def _version(version: dict[str, Any], i: int, *, alone: bool) -> Iterator[FieldE
         yield from _root(schema, f"{path}.{'validation' if alone else 'schema'}.openAPIV3Schema")
     for n, column in enumerate(version.get("additionalPrinterColumns") or []):
         yield from _column(column, f"{path}.additionalPrinterColumns[{n}]")
-    scale = (version.get("subresources") or {}).get("scale") or {}
-    for field in ("specReplicasPath", "statusReplicasPath", "labelSelectorPath"):
+    for n, field in enumerate(version.get("selectableFields") or []):
+        yield from _selectable(field.get("jsonPath", ""), schema, f"{path}.selectableFields[{n}].jsonPath")
+    parts = version.get("subresources") or {}
+    scale = parts.get("scale") or {}
+    for field in ("specReplicasPath", "statusReplicasPath", "labelSelectorPath") if "scale" in parts else ():
         value = scale.get(field)
-        if value and not value.startswith("."):
+        if not value and field != "labelSelectorPath":
+            yield FieldError(f"{path}.subresources.scale.{field}", "Required")
+        elif value and not value.startswith("."):
             detail = "must be a simple json path starting with ."
             yield FieldError(f"{path}.subresources.scale.{field}", "Invalid", value, detail)
+
+
+def _selectable(json_path: str, schema: Node | None, path: str) -> Iterator[FieldError]:
+    if not json_path.startswith((".", "[")):
+        detail = f"is an invalid path: expected [ or . but got: {json_path.partition('.')[0]}"
+        yield FieldError(path, "Invalid", json_path, detail)
+        return
+    node: Any = schema
+    for step in json_path.removeprefix(".").split("."):
+        node = (node.get("properties") or {}).get(step) if isinstance(node, dict) else None
+    if node is None:
+        yield FieldError(path, "Invalid", json_path, "is an invalid path: does not refer to a valid field")
 
 
 def _column(column: dict[str, Any], path: str) -> Iterator[FieldError]:
@@ -161,9 +223,11 @@ def _column(column: dict[str, Any], path: str) -> Iterator[FieldError]:
         yield FieldError(f"{path}.type", "Required")
     elif kind not in COLUMN_TYPES:
         yield FieldError(f"{path}.type", "Invalid", kind, f"must be one of {','.join(COLUMN_TYPES)}")
-    if not str(column.get("jsonPath", "")).startswith("."):
+    if not column.get("jsonPath"):
+        yield FieldError(f"{path}.JSONPath", "Required")
+    elif not str(column["jsonPath"]).startswith("."):
         detail = "must be a simple json path starting with ."
-        yield FieldError(f"{path}.JSONPath", "Invalid", column.get("jsonPath", ""), detail)
+        yield FieldError(f"{path}.JSONPath", "Invalid", column["jsonPath"], detail)
 
 
 def _root(schema: Node, path: str) -> Iterator[FieldError]:
@@ -173,6 +237,9 @@ def _root(schema: Node, path: str) -> Iterator[FieldError]:
             if schema.get("type")
             else FieldError(f"{path}.type", "Required", detail="must not be empty at the root")
         )
+    if schema.get("nullable"):
+        yield FieldError(f"{path}.nullable", "Forbidden", detail="nullable cannot be true at the root")
+    yield from _of_own_type(schema.get("properties") or {}, path)
     metadata = (schema.get("properties") or {}).get("metadata") or {}
     extra = set(metadata) - {"type", "description", "properties"}
     if extra or set(metadata.get("properties") or {}) - {"name", "generateName"}:
@@ -183,13 +250,20 @@ def _root(schema: Node, path: str) -> Iterator[FieldError]:
     yield from _structural(schema, path, root=True)
 
 
+def _of_own_type(properties: dict[str, Node], path: str) -> Iterator[FieldError]:
+    for name, kind in (("metadata", "object"), ("apiVersion", "string"), ("kind", "string")):
+        given = (properties.get(name) or {}).get("type")
+        if name in properties and given != kind:
+            yield FieldError(f"{path}.properties[{name}].type", "Invalid", given or "", f"must be {kind}")
+
+
 def _structural(node: Node, path: str, *, root: bool = False) -> Iterator[FieldError]:
     kind = node.get("type")
     int_or_string, open_ended = (
         node.get("x-kubernetes-int-or-string"),
         node.get("x-kubernetes-preserve-unknown-fields"),
     )
-    if not kind and not int_or_string and not open_ended and not root:
+    if not kind and not int_or_string and not open_ended and not root and "$ref" not in node:
         yield FieldError(f"{path}.type", "Required", detail="must not be empty for specified object fields")
     if kind and kind not in TYPES:
         yield not_supported(f"{path}.type", kind, TYPES)
@@ -201,6 +275,7 @@ def _structural(node: Node, path: str, *, root: bool = False) -> Iterator[FieldE
         yield FieldError(f"{path}.properties", "Required", detail=detail)
     yield from _keywords(node, path)
     yield from _list_type(node, path)
+    yield from _map_type(node, path)
     yield from _children(node, path)
     yield from _junctors(node, path)
     if "default" in node:
@@ -222,8 +297,19 @@ def _keywords(node: Node, path: str) -> Iterator[FieldError]:
         try:
             re.compile(node["pattern"])
         except re.error as exc:
-            detail = f"must be a valid regular expression, but isn't: {exc}"
+            said = f"error parsing regexp: missing closing ): `{node['pattern']}`"
+            why = said if exc.msg.startswith("missing )") else exc
+            detail = f"must be a valid regular expression, but isn't: {why}"
             yield FieldError(f"{path}.pattern", "Invalid", node["pattern"], detail)
+
+
+def _map_type(node: Node, path: str) -> Iterator[FieldError]:
+    kind = node.get("x-kubernetes-map-type")
+    if kind and kind not in ("atomic", "granular"):
+        yield not_supported(f"{path}.x-kubernetes-map-type", kind, ("atomic", "granular"))
+    if node.get("x-kubernetes-preserve-unknown-fields") is False:
+        at = f"{path}.x-kubernetes-preserve-unknown-fields"
+        yield FieldError(at, "Invalid", False, "must be true or undefined")
 
 
 def _list_type(node: Node, path: str) -> Iterator[FieldError]:
@@ -275,7 +361,10 @@ def _children(node: Node, path: str) -> Iterator[FieldError]:
     if isinstance(node.get("additionalProperties"), dict):
         yield from _structural(node["additionalProperties"], f"{path}.additionalProperties")
     items = node.get("items")
-    if node.get("type") == "array" and not isinstance(items, dict):
+    if isinstance(items, list):
+        detail = "items must be a schema object and not an array"
+        yield FieldError(f"{path}.items", "Forbidden", detail=detail)
+    elif node.get("type") == "array" and not isinstance(items, dict):
         yield FieldError(f"{path}.items", "Required", detail="must be specified")
     elif isinstance(items, dict):
         yield from _structural(items, f"{path}.items")
@@ -296,7 +385,7 @@ def _value_part(part: Node, node: Node, path: str) -> Iterator[FieldError]:
         if keyword in part:
             detail = (
                 "must be empty to be structural"
-                if keyword == "type"
+                if keyword in ("type", "title", "description")
                 else "must be undefined to be structural"
             )
             yield FieldError(f"{path}.{keyword}", "Forbidden", detail=detail)
@@ -307,3 +396,18 @@ def _default(node: Node, path: str) -> Iterator[FieldError]:
     validate_value(node["default"], Schema(node), "", found)
     for error in found:
         yield replace(error, path=f"{path}.default{error.path}")
+    if _says_more(node["default"], Schema(node)):
+        yield FieldError(f"{path}.default", "Invalid", node["default"], "must not have unknown fields")
+
+
+def _says_more(value: Any, schema: Schema) -> bool:
+    """Whether a default would lose something when it is pruned."""
+    if isinstance(value, list):
+        return schema.items is not None and any(_says_more(item, schema.items) for item in value)
+    if not isinstance(value, dict) or schema.preserve_unknown:
+        return False
+    for name, child in value.items():
+        field = schema.properties.get(name) or schema.additional
+        if field is None or _says_more(child, field):
+            return schema.node.get("additionalProperties") is not True
+    return False

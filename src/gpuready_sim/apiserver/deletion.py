@@ -9,6 +9,7 @@ import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gpuready_sim.apiserver import go_json
 from gpuready_sim.apiserver.failures import Obj, bad_request, conflict, invalid
 from gpuready_sim.apiserver.registry import ResourceType
 from gpuready_sim.apiserver.schemas import FieldError
@@ -38,7 +39,11 @@ def parse_options(body: Obj, query: Mapping[str, str]) -> DeleteOptions:
 
     raises  Failure 400 or 422 for values that contradict
     """
+    _refuse_other_kind(body)
     preconditions = body.get("preconditions") or {}
+    if not isinstance(preconditions, dict):
+        what = f"cannot unmarshal {go_json.kind_of(preconditions)} into Go struct field"
+        raise bad_request(f"json: {what} DeleteOptions.preconditions of type v1.Preconditions")
     orphan = body.get("orphanDependents", _flag(query.get("orphanDependents")))
     propagation = body.get("propagationPolicy") or query.get("propagationPolicy", "")
     if orphan is not None:
@@ -49,14 +54,26 @@ def parse_options(body: Obj, query: Mapping[str, str]) -> DeleteOptions:
     if propagation not in ("", "Orphan", "Background", "Foreground"):
         why = 'supported values: "Foreground", "Background", "Orphan", "nil"'
         raise _bad_option("propagationPolicy", "NotSupported", propagation, why)
-    dry_run = body.get("dryRun") or ([query["dryRun"]] if query.get("dryRun") else [])
+    dry_run = body.get("dryRun") or ([query["dryRun"]] if "dryRun" in query else [])
+    if any(one != "All" for one in dry_run):  # who misspells it must not lose the object
+        raise _bad_option("dryRun", "NotSupported", dry_run, 'supported values: "All"')
     return DeleteOptions(
         propagation=propagation,
-        grace_s=_grace(body.get("gracePeriodSeconds", query.get("gracePeriodSeconds"))),
+        grace_s=_grace(body.get("gracePeriodSeconds"), query.get("gracePeriodSeconds")),
         uid=preconditions.get("uid", ""),
         resource_version=preconditions.get("resourceVersion", ""),
-        dry_run=dry_run == ["All"],
+        dry_run=bool(dry_run),
     )
+
+
+def _refuse_other_kind(body: Obj) -> None:
+    """
+    raises  Failure 400
+    """
+    kind, version = body.get("kind") or "DeleteOptions", body.get("apiVersion") or "v1"
+    if kind != "DeleteOptions":
+        what = f'no kind "{kind}" is registered for version "{version}" in scheme'
+        raise bad_request(f'{what} "pkg/runtime/scheme.go:111"')
 
 
 def _bad_option(path: str, type: str, value: object, why: str) -> Exception:
@@ -67,14 +84,18 @@ def _flag(text: str | None) -> bool | None:
     return None if text is None else text.lower() in ("true", "1")
 
 
-def _grace(value: object) -> int | None:
+def _grace(said: object, asked: str | None) -> int | None:
+    """Of the body, or of the query where the body says nothing."""
+    value = asked if said is None else said
     if value is None or value == "":
         return None
     try:
         seconds = int(str(value))
     except ValueError:
         where = "Go struct field DeleteOptions.gracePeriodSeconds of type int64"
-        raise bad_request(f"json: cannot unmarshal string into {where}") from None
+        of_query = f'strconv.ParseInt: parsing "{value}": invalid syntax'
+        why = of_query if said is None else f"json: cannot unmarshal string into {where}"
+        raise bad_request(why) from None
     return 1 if seconds < 0 else seconds
 
 

@@ -108,12 +108,16 @@ def aggregate(errors: Sequence[FieldError]) -> str:
     return texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
 
 
+_AS_GO_ESCAPES: Final = {ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&"}
+
+
 def shown(value: Any) -> str:
     """A value as the server prints it, which is as JSON."""
     if isinstance(value, TypeName):
         value = value.name
     if isinstance(value, InOrder):
-        return json.dumps(value.fields, separators=(",", ":"), ensure_ascii=False)
+        text = json.dumps(value.fields, separators=(",", ":"), ensure_ascii=False)
+        return text.translate(_AS_GO_ESCAPES)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False)

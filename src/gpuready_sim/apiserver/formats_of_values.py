@@ -47,7 +47,10 @@ def _matching(pattern: re.Pattern[str]) -> Callable[[str], bool]:
 
 
 def _is_uri(text: str) -> bool:
-    parts = urlsplit(text)
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return False
     return bool(parts.scheme) or text.startswith("/")
 
 

@@ -6,6 +6,7 @@ Source: Go, encoding/json/scanner.go.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 _SPACE = " \t\r\n"
 _LITERALS = {"t": "true", "f": "false", "n": "null"}
@@ -20,6 +21,33 @@ def complaint(body: bytes) -> str:
     except _Wrong as exc:
         return str(exc)
     return ""
+
+
+def repeated_fields(body: bytes) -> list[str]:
+    """Paths of the keys that a text says twice, "data.a"; empty for one that is no JSON."""
+    try:
+        value = json.loads(body, object_pairs_hook=_Pairs)
+    except ValueError:
+        return []
+    return list(dict.fromkeys(_repeated(value, "")))
+
+
+class _Pairs(list[tuple[str, object]]):
+    """An object, with what it says twice."""
+
+
+def _repeated(value: object, path: str) -> Iterator[str]:
+    if isinstance(value, _Pairs):
+        seen = set()
+        for key, child in value:
+            at = f"{path}.{key}" if path else key
+            if key in seen:
+                yield at
+            seen.add(key)
+            yield from _repeated(child, at)
+    elif isinstance(value, list):
+        for index, child in enumerate(value):
+            yield from _repeated(child, f"{path}[{index}]")
 
 
 class _Wrong(Exception):

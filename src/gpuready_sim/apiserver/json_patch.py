@@ -7,8 +7,11 @@ pkg/endpoints/handlers/patch.go; evanphx/json-patch for what it tolerates.
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
+
+from gpuready_sim.apiserver import go_json
 
 REJECTED = "the server rejected our request due to an error in our request"
 
@@ -47,15 +50,19 @@ def json_patch(obj: Any, ops: Sequence[dict[str, Any]]) -> Any:
 
     raises   PatchError
     """
-    if not isinstance(ops, list) or not all(isinstance(op, dict) for op in ops):
+    if not isinstance(ops, list) or not all(isinstance(op, dict | None) for op in ops):
         raise bad_request("error decoding patch: a JSON patch is a list of operations")
     doc = copy.deepcopy(obj)
     for op in ops:
-        doc = _operation(op)(doc, op)
+        doc = _operation(op or {})(doc, op)
     return doc
 
 
 def _operation(op: dict[str, Any]) -> Callable[[Any, dict[str, Any]], Any]:
+    for field in ("op", "path", "from"):
+        if op.get(field) is not None and not isinstance(op[field], str):
+            what = f"cannot unmarshal {go_json.kind_of(op[field])} into Go struct field jsonPatchOp.{field}"
+            raise bad_request(f"error decoding patch: json: {what} of type string")
     name = op.get("op")
     if not isinstance(name, str) or name not in OPERATIONS:
         raise _misfit(f"unexpected kind: {name}")
@@ -65,7 +72,11 @@ def _operation(op: dict[str, Any]) -> Callable[[Any, dict[str, Any]], Any]:
 
 
 def _add(doc: Any, op: dict[str, Any]) -> Any:
-    return _put(doc, _pointer(op["path"]), copy.deepcopy(_value(op)), "add")
+    """Not to the whole document, which only `replace` replaces; without a value it adds null."""
+    path = _pointer(op["path"])
+    if not path:
+        raise _missing("add", path)
+    return _put(doc, path, copy.deepcopy(op.get("value")), "add")
 
 
 def _remove(doc: Any, op: dict[str, Any]) -> Any:
@@ -106,13 +117,11 @@ def _copy(doc: Any, op: dict[str, Any]) -> Any:
 
 
 def _test(doc: Any, op: dict[str, Any]) -> Any:
-    wanted = op.get("value")
-    try:
-        actual = _found(doc, _pointer(op["path"]), "test")
-    except PatchError:
-        if wanted is None:
-            return doc
-        raise
+    wanted, path = op.get("value"), _pointer(op["path"])
+    parent = _parent(doc, path, "test") if path else None
+    if wanted is None and isinstance(parent, dict) and path[-1] not in parent:
+        return doc
+    actual = _found(doc, path, "test")
     if not _same(actual, wanted):
         raise _misfit(f"testing value {op['path']} failed: test failed")
     return doc
@@ -145,11 +154,12 @@ def _from(op: dict[str, Any]) -> str:
 
 
 def _pointer(path: str) -> list[str]:
+    """What stands before the first slash is passed over, whatever it is."""
     if path == "":
         return []
-    if not path.startswith("/"):
+    if "/" not in path:
         raise _misfit(f"{path!r} is not a JSON pointer")
-    return [part.replace("~1", "/").replace("~0", "~") for part in path[1:].split("/")]
+    return [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:]]
 
 
 def _put(doc: Any, path: list[str], value: Any, op: str) -> Any:
@@ -199,12 +209,17 @@ def _existing(parent: Any, name: str, op: str, path: str) -> None:
         raise _misfit(f"{op} operation does not apply: doc is missing key: {path}: missing value")
 
 
+_GO_NUMBER = re.compile(r"[+-]?[0-9]+")
+
+
 def _index(text: str, length: int, op: str) -> int:
-    if not text.isdecimal() or (len(text) > 1 and text[0] == "0"):
+    """As Go reads a number; a negative one counts from the end."""
+    if not _GO_NUMBER.fullmatch(text):
         raise _misfit(f"{op} operation does not apply: {text!r} is not an array index")
-    if int(text) >= length:
+    index = int(text)
+    if not -length <= index < length:
         raise _misfit(f"{op} operation does not apply: index {text} is out of bounds")
-    return int(text)
+    return index if index >= 0 else index + length
 
 
 def _missing(op: str, path: list[str]) -> PatchError:

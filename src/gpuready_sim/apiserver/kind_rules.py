@@ -5,10 +5,11 @@ Source: kubernetes, pkg/apis/{core,apps,rbac}/validation/validation.go.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from gpuready_sim.apiserver import disruption_rules
+from gpuready_sim.apiserver.disruption_rules import NOT_A_PERCENTAGE, NOT_NEGATIVE, PERCENTAGE
 from gpuready_sim.apiserver.field_errors import FieldError, InOrder, not_supported
 from gpuready_sim.apiserver.names import (
     config_key_errors,
@@ -24,7 +25,6 @@ Object = dict[str, Any]
 IMMUTABLE: Final = "field is immutable"
 STRATEGIES: Final = ("Recreate", "RollingUpdate")
 PORT_RANGE: Final = "must be between 1 and 65535, inclusive"
-NOT_NEGATIVE: Final = "must be greater than or equal to 0"
 POD_UPDATES: Final = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
@@ -50,11 +50,6 @@ CONVERTIBLE: Final = (
     "spec.schedulerName",
     "status.nominatedNodeName",
     "status.phase",
-)
-PERCENTAGE: Final = re.compile(r"[0-9]+%")
-NOT_A_PERCENTAGE: Final = (
-    "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex "
-    "used for validation is '[0-9]+%')"
 )
 WORKLOADS: Final = ("DaemonSet", "Deployment", "ReplicaSet", "StatefulSet")
 
@@ -567,6 +562,7 @@ RULES: Final[dict[tuple[str, str], Callable[[Object], list[FieldError]]]] = {
     ("", "ConfigMap"): _config_data,
     ("", "Secret"): _secret,
     ("coordination.k8s.io", "Lease"): _lease,
+    ("policy", "PodDisruptionBudget"): disruption_rules.validate,
     ("rbac.authorization.k8s.io", "Role"): _role,
     ("rbac.authorization.k8s.io", "ClusterRole"): _role,
     ("", "Event"): _event,

@@ -94,6 +94,13 @@ def _with_all_addresses(pod: Obj) -> Obj:
     return pod | {"status": {**status, "podIPs": [{"ip": first}]}} if first else pod
 
 
+def without_unsaid(obj: Obj, resource: ResourceType) -> Obj:
+    """Without the fields of an event that are always shown: empty, they belong to nobody."""
+    if resource.kind != "Event":
+        return obj
+    return {key: value for key, value in obj.items() if value not in (None, "", {})}
+
+
 _KEEP_STATUS = frozenset({"nodes", "persistentvolumes", "resourceclaims.resource.k8s.io"})
 
 

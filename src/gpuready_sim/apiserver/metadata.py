@@ -174,6 +174,36 @@ def check_place(meta: Obj, namespace: str, name: str) -> None:
         )
 
 
+def refuse_nameless(made: Obj, resource: ResourceType, name: str) -> None:
+    """
+    raises  Failure 400 for a patch that takes away what says which object it is
+    """
+    meta = made.get("metadata")
+    told = isinstance(meta, dict) and meta.get("name")
+    if resource.custom is None and not (made.get("apiVersion") and (told or _is_told_wrongly(meta))):
+        why = f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        raise bad_request(why)
+
+
+def _is_told_wrongly(meta: object) -> bool:
+    """Of a wrong type, which is said in other words."""
+    return meta is not None and not isinstance(meta, dict)
+
+
+def refuse_another(new: Obj, live: Obj, resource: ResourceType) -> None:
+    """
+    raises  Failure 422 when a patch makes another object of it, or says itself when it was deleted
+    """
+    meta, before = new["metadata"], live["metadata"]
+    errors = [
+        FieldError(f"metadata.{field}", "Invalid", meta[field], "field is immutable")
+        for field in ("uid", "deletionTimestamp", "deletionGracePeriodSeconds")
+        if meta.get(field) and meta[field] != before.get(field)
+    ]
+    if errors:
+        raise invalid(resource.kind, resource.group, before["name"], errors)
+
+
 def begin(obj: Obj, resource: ResourceType, now: str) -> None:
     """Give a new object's metadata what the server owns; `obj` is ours to edit.
 
@@ -216,7 +246,10 @@ def carry_over(new: Obj, old: Obj, resource: ResourceType) -> None:
             f"UID in object meta: {live['uid']}"
         )
         raise conflict(resource.plural, resource.group, name, why)
-    if (given := meta.get("resourceVersion")) and given != live["resourceVersion"]:
+    given = meta.get("resourceVersion") or "0"
+    if not given.isascii() or not given.isdecimal():
+        raise Failure(500, "", f'strconv.ParseUint: parsing "{given}": invalid syntax')
+    if given not in ("0", live["resourceVersion"]):
         raise conflict(resource.plural, resource.group, name)
     for key in (*_SERVER_OWNED, "generation", "resourceVersion"):
         if key in live:

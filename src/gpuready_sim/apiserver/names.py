@@ -130,8 +130,18 @@ def qualified_name_errors(text: str) -> list[str]:
     return errors
 
 
+def label_key_errors(text: str) -> list[str]:
+    """In words of their own, where they differ from those of other keys."""
+    return [
+        error.replace("a qualified name must", "a valid label key must").replace(
+            "no more than 63 characters", "no more than 63 bytes"
+        )
+        for error in qualified_name_errors(text)
+    ]
+
+
 def label_value_errors(text: str) -> list[str]:
-    errors = [_too_long(63)] if len(text) > 63 else []
+    errors = ["must be no more than 63 bytes"] if len(text) > 63 else []
     if not _value.fullmatch(text):
         errors.append(
             "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or "
@@ -148,7 +158,7 @@ def _too_long(most: int) -> str:
 
 RULES: Final[Mapping[str, Callable[[str], list[str]]]] = {
     "Namespace": label_errors,
-    "Service": service_errors,
+    "Service": label_errors,
     "Role": path_segment_errors,
     "ClusterRole": path_segment_errors,
     "RoleBinding": path_segment_errors,
@@ -180,7 +190,7 @@ def validate_metadata(obj: Mapping[str, Any]) -> list[FieldError]:
 def label_map_errors(labels: Any, path: str) -> list[FieldError]:
     errors: list[FieldError] = []
     for key, value in (labels or {}).items():
-        errors += [FieldError(path, "Invalid", key, text) for text in qualified_name_errors(key)]
+        errors += [FieldError(path, "Invalid", key, text) for text in label_key_errors(key)]
         errors += [FieldError(path, "Invalid", value, text) for text in label_value_errors(str(value))]
     return errors
 
@@ -223,6 +233,12 @@ def _owner_errors(owners: Any) -> list[FieldError]:
                 errors.append(
                     FieldError(f"metadata.ownerReferences.{key}", "Invalid", owner.get(key, ""), detail)
                 )
+        if str(owner.get("apiVersion")).count("/") > 1:
+            at, why = "metadata.ownerReferences.apiVersion", "version must not be empty"
+            errors.append(FieldError(at, "Invalid", owner["apiVersion"], why))
+        if (owner.get("apiVersion"), owner.get("kind")) == ("v1", "Event"):
+            detail = "/v1, Kind=Event is disallowed from being an owner"
+            errors.append(FieldError("metadata.ownerReferences", "Invalid", owner, detail))
         if owner.get("controller"):
             controllers.append(f"{owner.get('kind')}/{owner.get('name')}")
     if len(controllers) > 1:

@@ -77,7 +77,7 @@ def _readable(body: bytes, media: str) -> Any:
         kind = go_json.kind_of(patch)
         raise bad_request(f"{before}json: cannot unmarshal {kind} into Go value of type {name}")
     for op in patch if media == JSON_PATCH else ():
-        if not isinstance(op, dict):
+        if op is not None and not isinstance(op, dict):
             kind = go_json.kind_of(op)
             what = f"json: cannot unmarshal {kind} into Go value of type handlers.jsonPatchOp"
             raise bad_request(before + what)

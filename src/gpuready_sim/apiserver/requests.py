@@ -79,12 +79,17 @@ class Request:
 
     @property
     def dry_run(self) -> bool:
-        value = self.query.get("dryRun", "")
-        if value not in ("", "All"):
-            kind = {"POST": "CreateOptions", "PUT": "UpdateOptions", "DELETE": "DeleteOptions"}
+        value = self.query.get("dryRun", "All")
+        if value != "All":
             error = FieldError("dryRun", "NotSupported", [value], 'supported values: "All"')
-            raise invalid(kind.get(self.method, "PatchOptions"), "meta.k8s.io", "", [error])
-        return value == "All"
+            raise invalid(self.options_kind, "meta.k8s.io", "", [error])
+        return "dryRun" in self.query
+
+    @property
+    def options_kind(self) -> str:
+        """What the server calls what the query of a write says."""
+        kind = {"POST": "CreateOptions", "PUT": "UpdateOptions", "DELETE": "DeleteOptions"}
+        return kind.get(self.method, "PatchOptions")
 
     def flag(self, name: str) -> bool:
         value = self.query.get(name, "")

@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from gpuready_sim.apiserver import deletion, lists, metadata, patches, watches
+from gpuready_sim.apiserver import deletion, go_json, lists, metadata, patches, watches
 from gpuready_sim.apiserver.failures import (
     Failure,
     Obj,
@@ -15,7 +15,7 @@ from gpuready_sim.apiserver.failures import (
     method_not_allowed,
     not_found,
 )
-from gpuready_sim.apiserver.field_errors import not_supported
+from gpuready_sim.apiserver.field_errors import FieldError, not_supported
 from gpuready_sim.apiserver.negotiation import YAML, Form, body_of, form_of, to_yaml
 from gpuready_sim.apiserver.registry import Registry, ResourceType
 from gpuready_sim.apiserver.requests import Reply, Request, Stream, Target
@@ -219,16 +219,41 @@ def write_options(request: Request) -> WriteOptions:
     """
     validation = request.query.get("fieldValidation") or "Warn"
     if validation not in ("Strict", "Warn", "Ignore"):
-        kind = {"POST": "CreateOptions", "PUT": "UpdateOptions"}.get(request.method, "PatchOptions")
         error = not_supported("fieldValidation", validation, ("", "Ignore", "Strict", "Warn"))
-        raise invalid(kind, "meta.k8s.io", "", [error])
+        raise invalid(request.options_kind, "meta.k8s.io", "", [error])
     manager = request.query.get("fieldManager") or request.agent
-    return WriteOptions(manager=manager, dry_run=request.dry_run, validation=validation, user=request.user)
+    if problem := _manager_problem(manager):
+        raise invalid(request.options_kind, "meta.k8s.io", "", [problem])
+    repeated = go_json.repeated_fields(request.body) if validation != "Ignore" else ()
+    return WriteOptions(
+        manager=manager,
+        dry_run=request.dry_run,
+        validation=validation,
+        user=request.user,
+        repeated=repeated,
+    )
+
+
+_LONGEST_MANAGER = 128
+
+
+def _manager_problem(manager: str) -> FieldError | None:
+    if len(manager.encode()) > _LONGEST_MANAGER:
+        return FieldError(
+            "fieldManager", "TooLong", manager, f"may not be more than {_LONGEST_MANAGER} bytes"
+        )
+    for at, letter in enumerate(manager):
+        if not letter.isprintable():
+            why = f"invalid character U+{ord(letter):04X} (at position {at})"
+            return FieldError("fieldManager", "Invalid", manager, why)
+    return None
 
 
 def _delete_options(request: Request) -> deletion.DeleteOptions:
-    body: Obj = body_of(request) if request.body.strip() else {}
-    return deletion.parse_options(body, request.query)
+    """Of the body; the query counts only where there is none."""
+    if request.body.strip():
+        return deletion.parse_options(body_of(request), {})
+    return deletion.parse_options({}, request.query)
 
 
 def _success(resource: ResourceType, entry: Entry) -> Obj:

@@ -12,7 +12,7 @@ from typing import Any
 
 from gpuready_sim.apiserver import cel
 from gpuready_sim.apiserver.cel import CelError
-from gpuready_sim.apiserver.field_errors import OMITTED, FieldError, TypeName, not_supported
+from gpuready_sim.apiserver.field_errors import OMITTED, FieldError, InOrder, TypeName, not_supported
 from gpuready_sim.apiserver.fields import element_key
 from gpuready_sim.apiserver.schema import INT_OR_STRING, MAP, UNTYPED, Node, Schema
 
@@ -177,20 +177,35 @@ def _rule_errors(raw: Mapping[str, Any], node: Node, path: str) -> Iterator[Fiel
     if not rule.expression.strip():
         yield FieldError(f"{path}.rule", "Required", detail="rule is not specified")
         return
-    problem = cel.check(rule.expression, "" if rule.optional_old else kind, old=rule.is_transition)
+    form, shown = str(node.get("format") or ""), _as_go_has_it(raw)
+    problem = cel.check(rule.expression, "" if rule.optional_old else kind, form, old=rule.is_transition)
     problem = problem or _undefined_field(rule.expression, Schema(node))
     if problem:
-        yield FieldError(f"{path}.rule", "Invalid", rule.expression, problem)
+        yield FieldError(f"{path}.rule", "Invalid", shown, problem)
     if rule.message_expression:
-        problem = cel.check(rule.message_expression, kind, old=True, gives="STRING")
+        problem = cel.check(rule.message_expression, kind, form, old=True, gives="STRING")
         if problem:
-            yield FieldError(f"{path}.messageExpression", "Invalid", rule.message_expression, problem)
+            yield FieldError(f"{path}.messageExpression", "Invalid", shown, problem)
     if "\n" in rule.message.strip():
         yield FieldError(f"{path}.message", "Invalid", rule.message, "must not contain line breaks")
     if raw.get("reason") and raw["reason"] not in REASONS:
         yield not_supported(f"{path}.reason", raw["reason"], sorted(REASONS))
     if rule.field_path and not _leads_somewhere(rule.field_path, node):
         yield FieldError(f"{path}.fieldPath", "Invalid", rule.field_path, "must be a valid path")
+
+
+_GO_FIELDS = ("rule", "message", "messageExpression", "reason", "fieldPath", "optionalOldSelf")
+_GO_POINTERS = ("reason", "optionalOldSelf")
+
+
+def _as_go_has_it(raw: Mapping[str, Any]) -> InOrder:
+    """The whole rule, as the server shows one that it does not take."""
+    return InOrder(
+        {
+            name[0].upper() + name[1:]: raw.get(name, None if name in _GO_POINTERS else "")
+            for name in _GO_FIELDS
+        }
+    )
 
 
 SELF_PATH = re.compile(r"(?<![\w.])self((?:\.\??[A-Za-z_]\w*(?!\w|\s*\())+)")
@@ -208,7 +223,8 @@ def _undefined_field(expression: str, root: Schema) -> str:
             name = step.lstrip(".?")
             fields = {cel.escaped(one): field for one, field in schema.properties.items()}
             if name not in fields and not (schema is root and name in ALWAYS_THERE):
-                return f"compilation failed: ERROR: <input>:1:{at + 1}: undefined field '{name}'"
+                told = f"ERROR: <input>:1:{at + 1}: undefined field '{name}'"
+                return f"compilation failed: {cel.pointed_out(told, expression)}"
             schema, at = fields.get(name, UNTYPED), at + len(step)
     return ""
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from gpuready_sim.apiserver.failures import Obj, bad_request
-from gpuready_sim.apiserver.names import label_value_errors, qualified_name_errors
+from gpuready_sim.apiserver.names import label_key_errors, label_value_errors
 
 _EVERYWHERE = frozenset({"metadata.name", "metadata.namespace"})
 _SPECIAL = frozenset({"(", ")", "=", "==", "!", "!=", ",", "<", ">"})
@@ -103,15 +103,20 @@ class _LabelParser:
         self.at = 0
 
     def parse(self) -> list[Requirement]:
-        found = [self._requirement()]
+        found = [self._first()]
         while (token := self._peek()) != "":
             if token != ",":
                 raise self._expected("',' or 'end of string'", at_the_end=True)
             self._next()
             if self._peek() in ("", ","):
-                raise self._expected("identifier after ','")
-            found.append(self._requirement())
+                raise self._expected("identifier after ','", at_the_end=True)
+            found.append(self._first())
         return found
+
+    def _first(self) -> Requirement:
+        if (token := self._peek()) == "" or token in _SPECIAL - {"!"}:
+            raise self._expected("!, identifier, or 'end of string'", at_the_end=True)
+        return self._requirement()
 
     def _requirement(self) -> Requirement:
         if self._peek() == "!":
@@ -142,9 +147,9 @@ class _LabelParser:
         token = self._next()
         if token == "" or token in _SPECIAL:
             self.at -= 1
-            raise self._expected("!, identifier, or 'end of string'", at_the_end=True)
-        if problems := qualified_name_errors(token):
-            raise _unparsable(f'key: Invalid value: "{token}": {"; ".join(problems)}')
+            raise self._expected("identifier")
+        if problems := label_key_errors(token):
+            raise _unparsable(f'<nil>: Invalid value: "{token}": {"; ".join(problems)}')
         return token
 
     def _exact_value(self, key: str) -> str:
@@ -158,7 +163,7 @@ class _LabelParser:
     def _value_set(self, key: str) -> frozenset[str]:
         if self._next() != "(":
             self.at -= 1
-            raise self._expected("'('")
+            raise _unparsable(f"found '{self._peek()}' expected: '('")  # no comma there
         values: set[str] = set()
         pending = ""
         while True:
@@ -178,8 +183,8 @@ class _LabelParser:
         token = self._next()
         if not re.fullmatch(r"[+-]?\d+", token):
             why = "for 'Gt', 'Lt' operators, the value must be an integer"
-            raise _unparsable(f'values[0][{key}]: Invalid value: "{token}": {why}')
-        return token
+            raise _unparsable(f'values[0]: Invalid value: "{token}": {why}')
+        return self._checked(key, token)
 
     def _checked(self, key: str, value: str) -> str:
         if problems := label_value_errors(value):
@@ -251,6 +256,9 @@ def _field_term(part: str, selectable: frozenset[str]) -> FieldTerm:
     if found is None:
         raise bad_request(f"invalid selector: '{part}'; can't understand '{part}'")
     path, operator, value = found.groups()
+    if stray := re.search(r"(?<!\\)=", value):
+        why = f"unescaped character in value: {ord(stray.group())}"
+        raise bad_request(f"invalid field selector: {why}")
     if path not in selectable:
         if selectable == _EVERYWHERE:
             why = f'"{path}" is not a known field selector: only "metadata.name", "metadata.namespace"'
@@ -259,7 +267,13 @@ def _field_term(part: str, selectable: frozenset[str]) -> FieldTerm:
     return FieldTerm(path, re.sub(r"\\(.)", r"\1", value), operator != "!=", _reader(path))
 
 
+def _source_of(event: Obj) -> str:
+    return str((event.get("source") or {}).get("component") or event.get("reportingComponent") or "")
+
+
 def _reader(path: str) -> Callable[[Obj], str]:
+    if path == "source":
+        return _source_of
     steps = path.lstrip(".").split(".")
 
     def read(obj: Obj) -> str:
@@ -267,7 +281,7 @@ def _reader(path: str) -> Callable[[Obj], str]:
         for step in steps:
             value = value.get(step) if isinstance(value, dict) else None
         if value is None:
-            return "false" if path == "spec.unschedulable" else ""
+            return "false" if path in ("spec.unschedulable", "spec.hostNetwork") else ""
         if isinstance(value, bool):
             return "true" if value else "false"
         return str(value)
@@ -286,6 +300,7 @@ _BY_RESOURCE: dict[str, frozenset[str]] = {
             "spec.hostNetwork",
             "status.phase",
             "status.podIP",
+            "status.podIPs",
             "status.nominatedNodeName",
         }
     ),
@@ -294,7 +309,6 @@ _BY_RESOURCE: dict[str, frozenset[str]] = {
     "namespaces": frozenset({"status.phase"}),
     "services": frozenset({"spec.clusterIP", "spec.type"}),
     "replicationcontrollers": frozenset({"status.replicas"}),
-    "replicasets.apps": frozenset({"status.replicas"}),
     "jobs.batch": frozenset({"status.successful"}),
     "certificatesigningrequests.certificates.k8s.io": frozenset({"spec.signerName"}),
     "resourceslices.resource.k8s.io": frozenset({"spec.nodeName", "spec.driver"}),

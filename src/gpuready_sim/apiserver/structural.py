@@ -15,14 +15,14 @@ from dataclasses import replace
 from typing import Any
 
 from gpuready_sim.apiserver import go_json, schemas
-from gpuready_sim.apiserver.crd_rules import validate_crd
-from gpuready_sim.apiserver.field_errors import FieldError, TypeName
+from gpuready_sim.apiserver.crd_rules import validate_crd, validate_crd_update
+from gpuready_sim.apiserver.field_errors import NOWHERE, FieldError, TypeName
 from gpuready_sim.apiserver.names import validate_metadata
 from gpuready_sim.apiserver.rules import RuleSet
 from gpuready_sim.apiserver.schema import UNTYPED, Node, Schema
 from gpuready_sim.apiserver.values import validate_value
 
-__all__ = ["CustomSchema", "validate_crd"]
+__all__ = ["CustomSchema", "validate_crd", "validate_crd_update"]
 
 Object = dict[str, Any]
 
@@ -68,7 +68,8 @@ class CustomSchema:
         """
         rest = {key: value for key, value in obj.items() if key not in KEPT}
         filled = _defaulted(rest, self._own, keep_nulls=keep_nulls)
-        return obj | {key: value for key, value in filled.items() if key not in KEPT}
+        whole = obj | {key: value for key, value in filled.items() if key not in KEPT}
+        return {key: value for key, value in whole.items() if key in KEPT or key in filled}
 
     def is_typable(self, obj: Object, names: Iterable[str]) -> bool:
         """Whether the fields of these names have values of their types; nulls have any."""
@@ -94,7 +95,16 @@ class CustomSchema:
         errors += scale_errors(obj, self._scale)
         if status_only:
             errors = [_within_status(error) for error in errors]
+        if self._rules.has_rules and any(one.type in _KEEPS_FROM_RULES for one in errors):
+            errors.append(FieldError(NOWHERE, "Invalid", None, _UNCHECKED))
         return errors or self._rules.validate(obj, old)
+
+
+_KEEPS_FROM_RULES = ("Required", "TooLong", "TooMany", "TypeInvalid")
+_UNCHECKED = (
+    "some validation rules were not checked because the object was invalid; correct the existing errors to "
+    "complete validation"
+)
 
 
 def scale_errors(obj: Object, scale: Mapping[str, Any]) -> list[FieldError]:
@@ -153,8 +163,10 @@ def _pruned_map(value: Object, schema: Schema, path: str, dropped: list[str]) ->
             out[name] = child
         elif field is not None:
             out[name] = _pruned(child, field, at, dropped)
-        elif schema.preserve_unknown or schema.node.get("additionalProperties") is True:
+        elif schema.preserve_unknown:
             out[name] = child
+        elif schema.node.get("additionalProperties") is True:
+            out[name] = _pruned(child, Schema({}), at, dropped)  # any value, of which nothing is known
         else:
             dropped.append(at)
     return out
@@ -182,7 +194,7 @@ def _defaulted(value: Any, schema: Schema, *, keep_nulls: bool) -> Any:
 
 def _goes(field: Schema, keep_nulls: bool) -> bool:
     """Whether a null of this field is dropped; with a default it gives way to that in any case."""
-    return not field.nullable and bool(field.type) and (not keep_nulls or "default" in field.node)
+    return not field.nullable and (not keep_nulls or "default" in field.node)
 
 
 def _default_values(out: Object, names: set[str], schema: Schema, *, keep_nulls: bool) -> None:

@@ -68,7 +68,7 @@ def _key(path: str, name: str) -> str:
 def _embedded(value: dict[str, Any], path: str) -> Iterator[FieldError]:
     for name in ("apiVersion", "kind"):
         if not value.get(name):
-            yield FieldError(f"{path}.{name}", "Required", detail="must not be empty")
+            yield FieldError(f"{path}.{name}", "Required")
 
 
 def _array(value: list[Any], schema: Schema, path: str, errors: list[FieldError]) -> None:
@@ -86,6 +86,7 @@ def _array(value: list[Any], schema: Schema, path: str, errors: list[FieldError]
     if schema.relation == SET or schema.node.get("uniqueItems"):
         errors += _duplicates(value, path)
     elif schema.relation == MAP:
+        errors += _strays(value, path)
         errors += _duplicates(_identities(value, schema), path)
 
 
@@ -97,6 +98,13 @@ def _duplicates(items: list[Any], path: str) -> Iterator[FieldError]:
         times[key] += 1
         if times[key] == 2:
             yield FieldError(f"{path}[{i}]", "Duplicate", item)
+
+
+def _strays(items: list[Any], path: str) -> Iterator[FieldError]:
+    for i, item in enumerate(items):
+        if item is not None and not isinstance(item, dict):
+            detail = "must be an object for an array of list-type map"
+            yield FieldError(f"{path}[{i}]", "Invalid", item, detail)
 
 
 def _identities(items: list[Any], schema: Schema) -> list[dict[str, Any]]:
@@ -119,7 +127,8 @@ def _string(value: str, node: dict[str, Any], path: str) -> Iterator[FieldError]
         yield FieldError(path, "Invalid", value, f"{path} in body should match '{pattern}'")
     form = node.get("format")
     if form and not formats_of_values.fits(value, form):
-        yield FieldError(path, "Invalid", value, f"{path} in body must be of type {form}: {shown(value)}")
+        detail = f"{path} in body must be of type {form}: {shown(value)}"
+        yield FieldError(path, "TypeInvalid", value, detail)
 
 
 @lru_cache(maxsize=512)
@@ -240,6 +249,10 @@ def json_kind(value: Any) -> str:
 
 def _mismatches(value: Any, schema: Schema, path: str) -> list[FieldError]:
     kind = json_kind(value)
+    form = schema.node.get("format")
+    if schema.type == "integer" and form in ("int32", "int64") and isinstance(value, float):
+        detail = f'{path} in body must be of type {form}: "float64"'
+        return [FieldError(path, "TypeInvalid", TypeName("float64"), detail)]
     wanted = "integer,string" if schema.type == INT_OR_STRING else schema.type
     detail = f'{path} in body must be of type {wanted}: "{kind}"'
     return [FieldError(path, "TypeInvalid", TypeName(kind), detail)]

@@ -53,6 +53,8 @@ class View:
             return self._table(entries, meta["resourceVersion"], whole=False, meta=meta)
         if self.form.shape == "PartialObjectMetadata":
             head = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": meta}
+            if not entries:
+                return encode(head | {"items": None})  # where an empty list of objects is []
         else:
             kind = self.resource.list_kind
             head = {"kind": kind, "apiVersion": self.resource.api_version, "metadata": meta}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from gpuready_sim.apiserver import apply as applying
@@ -55,6 +55,7 @@ class WriteOptions:
     user        who writes; None for the server itself
     untimed     the entry in managedFields says not when
     owning      the writer owns what it changes
+    repeated    fields that the body says twice; the last counts
     warnings    collects texts for Warning headers
     """
 
@@ -65,6 +66,7 @@ class WriteOptions:
     user: User | None = None
     untimed: bool = False
     owning: bool = True
+    repeated: Sequence[str] = ()
     warnings: list[str] = field(default_factory=list)
 
 
@@ -144,11 +146,12 @@ class Writes:
         raises  Failure 400, 404, 409, 422
         """
         live = self._live(resource, key)
-        new = metadata.checked_head(edit(live), resource, key[0], key[1], patching=options.patching)
-        uid = new["metadata"].get("uid")
-        if options.patching and uid and uid != live["metadata"]["uid"]:
-            error = FieldError("metadata.uid", "Invalid", uid, "field is immutable")
-            raise invalid(resource.kind, resource.group, key[1], [error])
+        made = edit(live)
+        if options.patching:
+            metadata.refuse_nameless(made, resource, key[1])
+        new = metadata.checked_head(made, resource, key[0], key[1], patching=options.patching)
+        if options.patching:
+            metadata.refuse_another(new, live, resource)
         metadata.carry_over(new, live, resource)
         new = self._understood(new, resource, options)
 
@@ -240,6 +243,7 @@ class Writes:
             metadata.begin(new, resource, self._stamp())
             new = kinds.as_decoded(self._defaulted(new, resource, keep_nulls=True), resource)
             return self._create(resource, new, options, lambda obj: scope.with_managed_fields(obj, fields))
+        metadata.refuse_another(new, live, resource)
         metadata.carry_over(new, live, resource)
         new = kinds.as_decoded(self._defaulted(new, resource, keep_nulls=True), resource)
         return self._replace(
@@ -342,6 +346,8 @@ class Writes:
 
     def _known_fields(self, obj: Obj, resource: ResourceType, options: WriteOptions) -> Obj:
         """Refuse, warn of or drop fields that the schema does not know; refuse values of the wrong type."""
+        twice = [f'duplicate field "{path}"' for path in options.repeated]
+        _report_unknown(twice, obj, resource, options)
         if resource.custom is None:
             return _decoded_builtin(obj, resource, options)
         unknown = resource.custom.unknown_fields(obj)
@@ -360,9 +366,11 @@ class Writes:
     ) -> Obj:
         if old is not None and not _is_tracked(new, old):
             return scope.with_managed_fields(new, None)
-        return applying.track_update(
-            old,
-            kinds.as_decoded(new, resource),
+        decoded = kinds.as_decoded(new, resource)
+        said = kinds.without_unsaid(decoded, resource)
+        tracked = applying.track_update(
+            kinds.without_unsaid(old, resource) if old is not None else None,
+            said,
             options.manager,
             schema=resource.schema,
             api_version=resource.api_version,
@@ -371,6 +379,7 @@ class Writes:
             owning=options.owning,
             now="" if options.untimed else self._stamp(),
         )
+        return tracked if said is decoded else decoded | {"metadata": tracked["metadata"]}
 
     def _refuse_grant(self, new: Obj, old: Obj | None, resource: ResourceType, options: WriteOptions) -> None:
         if options.user is not None and self._check_grant is not None:
@@ -393,7 +402,12 @@ class Writes:
             errors += structural.validate_crd(new)
         if old is not None:
             errors += schemas.validate_builtin_update(new, old)
-        return errors
+        changed = (
+            structural.validate_crd_update(new, old)
+            if old is not None and resource.table == CRD_TABLE
+            else []
+        )
+        return changed or errors
 
     def _is_ending(self, resource: ResourceType) -> bool:
         definition = self._store.table(CRD_TABLE).get("", resource.table)

@@ -1,6 +1,19 @@
 """Every scenario; what a real API server answers to it stands in expected/."""
 
-from . import apply, custom, errors, lifecycle, lists, objects, odd, patches, strategic, views
+from . import (
+    apply,
+    corners,
+    custom,
+    definitions,
+    errors,
+    lifecycle,
+    lists,
+    objects,
+    odd,
+    patches,
+    strategic,
+    views,
+)
 
 SCENARIOS = [
     *objects.SCENARIOS,
@@ -13,4 +26,6 @@ SCENARIOS = [
     *views.SCENARIOS,
     *errors.SCENARIOS,
     *odd.SCENARIOS,
+    *corners.SCENARIOS,
+    *definitions.SCENARIOS,
 ]

@@ -36,7 +36,9 @@ async def test_an_account_is_known_by_its_token_until_it_expires(api: Api, clock
 async def test_a_token_of_a_pod_names_its_node_and_dies_with_it(api: Api) -> None:
     await api.made(NODES, node())
     made = await api.made(PODS, pod())
-    await api.create(f"{PODS}/p1/binding", {"target": {"kind": "Node", "name": "n1"}})
+    await api.create(
+        f"{PODS}/p1/binding", {"metadata": {"name": "p1"}, "target": {"kind": "Node", "name": "n1"}}
+    )
     reference = {"kind": "Pod", "apiVersion": "v1", "name": "p1", "uid": made["metadata"]["uid"]}
 
     signed = await token(api, boundObjectRef=reference)

@@ -68,7 +68,9 @@ async def url(api: Api, identity: pki.Identity, kubelet: KubeletServer) -> Async
     }
     await api.made(NODES, node() | {"status": status})
     await api.made(PODS, pod())
-    await api.create(f"{PODS}/p1/binding", {"target": {"kind": "Node", "name": "n1"}})
+    await api.create(
+        f"{PODS}/p1/binding", {"metadata": {"name": "p1"}, "target": {"kind": "Node", "name": "n1"}}
+    )
     listener = socket.create_server(("127.0.0.1", 0))
     server = Server(api.server, identity)
     server.config.lifespan = "off"

@@ -47,7 +47,9 @@ async def a_running_pod(api: Api, backend: Backend) -> None:
     one["metadata"]["labels"] = {"app": "x"}
     one["spec"]["containers"][0]["ports"] = [{"name": "metrics", "containerPort": backend.port}]
     await api.made(PODS, one)
-    await api.create(f"{PODS}/p1/binding", {"target": {"kind": "Node", "name": "n1"}})
+    await api.create(
+        f"{PODS}/p1/binding", {"metadata": {"name": "p1"}, "target": {"kind": "Node", "name": "n1"}}
+    )
     ready = {"podIP": "127.0.0.1", "phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
     await api.patch(f"{PODS}/p1/status", {"status": ready})
 

@@ -50,7 +50,7 @@ async def test_label_selectors(api: Api, selector: str, expected: list[str]) -> 
         ),
         pytest.param(
             "labelSelector=a in b",
-            "unable to parse requirement: found 'b', expected: '('",
+            "unable to parse requirement: found 'b' expected: '('",
             id="a set without parentheses",
         ),
         pytest.param("fieldSelector=spec.x=1", "field label not supported: spec.x", id="an unknown field"),
@@ -71,7 +71,9 @@ async def test_field_selectors(api: Api) -> None:
     await api.made(NODES, node("n1"))
     await api.made(PODS, pod("p1"))
     await api.made(PODS, pod("p2"))
-    await api.create(f"{PODS}/p1/binding", {"target": {"kind": "Node", "name": "n1"}})
+    await api.create(
+        f"{PODS}/p1/binding", {"metadata": {"name": "p1"}, "target": {"kind": "Node", "name": "n1"}}
+    )
 
     on_node = await api.get("/api/v1/pods?fieldSelector=spec.nodeName=n1,status.phase!=Failed")
     named = await api.get("/api/v1/pods?fieldSelector=metadata.name=p2")

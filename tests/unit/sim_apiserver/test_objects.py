@@ -250,7 +250,9 @@ async def test_dry_run_answers_as_if_and_keeps_nothing(api: Api) -> None:
 async def test_a_pod_waits_for_its_node_and_a_finalizer_for_its_owner(api: Api, clock: Clock) -> None:
     await api.made(NODES, node())
     await api.made(PODS, pod())
-    bound = await api.create(f"{PODS}/p1/binding", {"target": {"kind": "Node", "name": "n1"}})
+    bound = await api.create(
+        f"{PODS}/p1/binding", {"metadata": {"name": "p1"}, "target": {"kind": "Node", "name": "n1"}}
+    )
     assert bound.code == 201
 
     deleted = await api.delete(f"{PODS}/p1")

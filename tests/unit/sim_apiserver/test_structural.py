@@ -352,7 +352,9 @@ def test_rules_wait_until_the_values_are_sound() -> None:
     custom = schema(n=INTEGER | rule("self > 3"))
 
     assert messages(custom, foo(n="x")) == [
-        'spec.n: Invalid value: "string": spec.n in body must be of type integer: "string"'
+        'spec.n: Invalid value: "string": spec.n in body must be of type integer: "string"',
+        "<nil>: Invalid value: null: some validation rules were not checked because the object was invalid; "
+        "correct the existing errors to complete validation",
     ]
 
 

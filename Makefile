@@ -23,6 +23,7 @@ help: ## list the targets
 setup: $(STAMP) ## create .venv with everything: the product, the simulator, the tests' tools
 
 $(STAMP): pyproject.toml requirements/dev.txt build_native.py $(wildcard src/gpuready/native/*.c src/gpuready/native/*.h src/gpuready/native/build.py src/gpuready_sim/nvml/*.c src/gpuready_sim/nvml/*.h src/gpuready_sim/nvml/build.py src/gpuready_sim/dcgm/*.c src/gpuready_sim/dcgm/*.h)
+	@command -v $(PYTHON) >/dev/null || { echo "gpuready needs Python 3.11 or newer; '$(PYTHON)' was not found. Next: install it, or name one: make setup PYTHON=python3.11"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "gpuready needs Python 3.11 or newer; '$(PYTHON)' is older. Next: make setup PYTHON=python3.11"; exit 1; }
 	@command -v $${CC:-cc} >/dev/null || { echo "gpuready's simulator needs a C compiler; '$${CC:-cc}' was not found. Next: install gcc or clang, or set CC"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

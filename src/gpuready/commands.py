@@ -85,10 +85,22 @@ class TextFile(click.File):
         self._most_bytes = most_bytes
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        self._refuse_stdin_twice(value, param, ctx)
         try:
             return given_files.read_or_say(value, "a text file", self._most_bytes).decode()
         except UnicodeDecodeError as exc:
             self.fail(f"{value!r} is not UTF-8 text: {exc.reason} at byte {exc.start}", param, ctx)
+
+    def _refuse_stdin_twice(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> None:
+        """The second to read it would find it empty."""
+        if ctx is None or value != "-":
+            return
+        mine = param.opts[-1] if param else ""
+        first = ctx.meta.setdefault("gpuready.stdin", mine)
+        if first != mine:
+            self.fail(f"{first} reads standard input already; give one of them as a file", param, ctx)
 
 
 NODES_FILE = TextFile(given_files.MOST_BYTES_OF_A_CLUSTER)

@@ -108,7 +108,7 @@ def _type_of(obj: object) -> str:
 
 
 def nodes_in(text: str) -> list[Object]:
-    """The Nodes of a NodeList or of a plain list; none in an empty text.
+    """The Nodes of a NodeList or of a plain list, or the one Node; none in an empty text.
 
     raises  UsageError for a text that is something else
     """
@@ -116,6 +116,8 @@ def nodes_in(text: str) -> list[Object]:
         return []
     loaded = parse_yaml(text, source="the nodes")
     items = loaded.get("items") if isinstance(loaded, dict) else loaded
+    if isinstance(loaded, dict) and _kind(loaded) == "Node":
+        items = [loaded]
     if not isinstance(items, list) or any(_kind(item) != "Node" for item in items):
         raise UsageError("the file given with --nodes holds no list of Nodes", next_step=_AS_KUBECTL)
     _expect(items, NODES, "the file given with --nodes", next_step=_AS_KUBECTL)

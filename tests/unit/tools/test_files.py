@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -146,3 +147,18 @@ def test_a_bundle_that_cannot_be_written_says_what_to_give(tmp_path: Path) -> No
     with pytest.raises(UsageError) as caught:
         save(Snapshot(), str(tmp_path / "nowhere" / "bundle.json"))
     assert "--save-bundle" in caught.value.next_step
+
+
+def test_one_node_as_kubectl_prints_it_is_a_list_of_one(tool):
+    status, said = tool(POLICY, {"apiVersion": "v1", **node()})
+
+    assert status != 2, said
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_standard_input_is_not_read_for_two_files(command: str, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(json.dumps(POLICY).encode())))
+
+    assert run([command, "-f", "-", "--nodes", "-"]) == 2
+
+    assert "reads standard input already; give one of them as a file" in capsys.readouterr().err

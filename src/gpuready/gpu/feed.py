@@ -186,8 +186,8 @@ class Feed:
         self._library = str(library.path)
         self._owes_since = time.monotonic()
         try:
+            self.holds_nvml = True  # before it does: who asks in between is not told that the driver is free
             nvml = Nvml(library.path)
-            self.holds_nvml = True
             try:
                 self._follow(nvml)
             finally:

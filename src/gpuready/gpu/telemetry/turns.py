@@ -132,11 +132,14 @@ class Turns(Generic[Session, Answer]):
             self._wake.wait_for(lambda: until() or self._stopping or self._order is not order, seconds)
 
     def _close(self) -> None:
-        session, self._session = self._session, None
-        if session is not None:
+        """It is held until it is closed: who was told too early would find the driver still in use."""
+        if self._session is not None:
             self.owes_since = self.owes_since or self._clock.monotonic()
-            self.closing(session)
-            session.close()
+            try:
+                self.closing(self._session)
+                self._session.close()
+            finally:
+                self._session = None
             self.owes_since = None
 
     # --- what a kind of thread does ---------------------------------------------------------------------

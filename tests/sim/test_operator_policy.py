@@ -286,14 +286,16 @@ async def test_the_status_was_written_at_most_once_a_second_all_along(cluster):
 
 async def test_no_request_of_the_operator_was_in_vain(cluster):
     """It never meets a conflict with itself: what it wrote and has not seen yet it does not write again."""
-    failed = Counter(
+    asked = Counter(
         f"{line.fields['verb']} {line.what} {line.fields['code']}"
         for line in cluster.requests(writes_only=True)
-        if line.fields["client"] == "gpuready-operator" and line.fields["code"] >= 400
+        if line.fields["client"] == "gpuready-operator"
     )
+    failed = Counter({what: count for what, count in asked.items() if int(what.rpartition(" ")[2]) >= 400})
     del failed["patch daemonsets 500"]  # the refused one above
     conflicts = sum(count for what, count in failed.items() if what.endswith(" 409"))
-    assert failed.total() == conflicts <= 6, "with the node agent and the garbage collector, as part of life"
+    # With the node agent and the garbage collector, as part of life; with itself it would be every other one.
+    assert failed.total() == conflicts <= asked.total() / 20, asked
 
 
 async def _event(cluster: Cluster, reason: str) -> None:

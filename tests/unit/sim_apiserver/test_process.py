@@ -117,11 +117,14 @@ async def test_it_can_be_frozen_for_a_while(process: Process) -> None:
 
 
 async def test_answers_do_not_wait_for_acknowledgements(process: Process) -> None:
-    begun = time.monotonic()
+    """Which take 40 ms: nearly every answer would, and a busy machine makes only some as slow."""
+    times = []
     for _ in range(25):
+        begun = time.monotonic()
         await process.get("/api/v1/namespaces/default")
+        times.append(time.monotonic() - begun)
 
-    assert time.monotonic() - begun < 25 * 0.04
+    assert sorted(times)[len(times) // 4] < 0.04
 
 
 async def test_it_dies_with_the_process_that_started_it(tmp_path: Path) -> None:

@@ -399,10 +399,10 @@ def test_a_pod_is_checked_and_defaulted_in_less_than_a_millisecond() -> None:
     )
     times = []
     for _ in range(20):
-        start = time.perf_counter()
+        start = time.process_time()
         validate_builtin(obj, strict=True)
         default_builtin(obj)
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
 
     assert min(times) < 0.001
 

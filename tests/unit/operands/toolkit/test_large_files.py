@@ -38,7 +38,7 @@ def test_many_tables_are_planned_and_undone_in_seconds(release, key, tables, mon
     """Whole parses by tomlkit take ten times as long, and difflib the square of the lines."""
     monkeypatch.setattr(toml_file.tomlkit, "parse", lambda text: pytest.fail("parsed by tomlkit"))
     text = root_file(3 if key == V3 else 2, more=tables(key))
-    began = time.perf_counter()
+    began = time.process_time()
 
     plan = planned(release, {ROOT: text})
     for change in plan.files:
@@ -48,7 +48,7 @@ def test_many_tables_are_planned_and_undone_in_seconds(release, key, tables, mon
             theirs = "[theirs]\n  a = 1\n"
             assert undone(touched, f"{change.after}{theirs}") == f"{change.before}{theirs}"
 
-    assert time.perf_counter() - began < A_FEW_S
+    assert time.process_time() - began < A_FEW_S
 
 
 def test_a_file_of_hostile_size_is_refused_and_named(tmp_path: Path):
@@ -76,9 +76,9 @@ def test_a_journal_that_could_not_be_read_again_is_not_begun(tmp_path: Path):
 
 def test_a_name_that_stands_twice_among_very_many_is_found_at_once():
     pairs = ", ".join(f'"k{n}": 1' for n in range(50_000))
-    began = time.perf_counter()
+    began = time.process_time()
 
     with pytest.raises(ConfigFileError, match="k49999 stands in it twice"):
         json_file.parse(f'{{{pairs}, "k49999": 2}}', "/etc/docker/daemon.json")
 
-    assert time.perf_counter() - began < A_FEW_S
+    assert time.process_time() - began < A_FEW_S

@@ -6,6 +6,7 @@ debug, info (default), warning or error; what is none of them is told and counts
 
 from __future__ import annotations
 
+import codecs
 import json
 import logging
 import os
@@ -14,6 +15,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+codecs.lookup("unicode_escape")  # loaded now: where no file can be opened any more, that is to be told, too
 _SENTENCES = frozenset({"what", "why", "next_step"})  # an error may lack one of them: then it is not there
 
 

@@ -23,6 +23,7 @@ Answer = tuple[int, str, bytes]  # status, content type, body
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 TEXT = "text/plain; charset=utf-8"
 
+MOST_WAITING = 128  # to be taken up; asyncio tries as often in one go, also where it can take up none
 MOST_CONNECTIONS = 64  # Prometheus and the kubelet have one or two each
 LONGEST_REQUEST_BYTES = 16 * 1024
 # For a whole request from its first moment, and for taking the answer; Prometheus gives up after as long.
@@ -158,6 +159,7 @@ async def serve(application: Application, listener: socket.socket | None) -> Non
         application,
         log_config=None,
         access_log=False,
+        backlog=MOST_WAITING,
         date_header=False,  # the application's own is of the moment
         lifespan="off",
         http=Connection,

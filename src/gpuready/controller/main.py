@@ -28,6 +28,7 @@ from gpuready.kube.events import EventRecorder
 from gpuready.kube.fence import Fence
 from gpuready.kube.lease import Timing
 from gpuready.log import get_logger
+from gpuready.loop_errors import LoopErrors
 
 PATIENCE_ENV = "GPUREADY_UNINSTALL_PATIENCE_S"
 SILENCE_ENV = "GPUREADY_SILENCE_S"
@@ -43,6 +44,7 @@ def main(env: Mapping[str, str], kubeconfig: str | None = None, election: Timing
 
 
 async def _run(env: Mapping[str, str], kubeconfig: str | None, election: Timing | None) -> int:
+    asyncio.get_running_loop().set_exception_handler(LoopErrors(log, tracebacks=True))
     namespace = env.get("OPERATOR_NAMESPACE", "")
     if not namespace:
         raise UsageError(

@@ -20,6 +20,7 @@ from gpuready.gpu.telemetry.history import Windows
 from gpuready.gpu.telemetry.model import Collection, Field
 from gpuready.gpu.telemetry.reader import Reader
 from gpuready.log import get_logger
+from gpuready.loop_errors import LoopErrors
 from gpuready.node.inotify import Changes
 from gpuready.node.operand_records import EXPORTER, path_of
 from gpuready.node.root import Root, boot_id
@@ -33,7 +34,6 @@ from gpuready.operands.exporter.families import FB_USED, GPU_UTIL, Listed, Style
 from gpuready.operands.exporter.health import Facts, Health, judge
 from gpuready.operands.exporter.holders import Holders
 from gpuready.operands.exporter.listening import Listening
-from gpuready.operands.exporter.loop_errors import LoopErrors
 from gpuready.operands.exporter.page import Page
 from gpuready.operands.exporter.pod_labels import PodLabels
 from gpuready.operands.exporter.recorder import Recorder
@@ -57,7 +57,7 @@ def run(settings: Settings, root: Root, web: Web) -> bool:
 async def _run(settings: Settings, root: Root, web: Web) -> bool:
     daemon = Daemon(settings, root, web)
     loop = asyncio.get_running_loop()
-    loop.set_exception_handler(LoopErrors())
+    loop.set_exception_handler(LoopErrors(log))
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
         loop.add_signal_handler(number, daemon.stop)
     loop.add_signal_handler(signal.SIGHUP, daemon.look_again)

@@ -10,6 +10,8 @@ from tests.unit.operands.exporter.gpus import GPU_TEMP, gpu, held, sample
 
 from gpuready.gpu.telemetry.model import Absent, Collection, Device, Entity, Sample, Silent
 from gpuready.gpu.tree import Tree
+from gpuready.log import get_logger
+from gpuready.loop_errors import LoopErrors
 from gpuready.node.kubelet.pod_resources import Held, PodResourcesUnavailable
 from gpuready.operands.exporter import pods
 from gpuready.operands.exporter.attribution import Attribution, attribute
@@ -17,7 +19,6 @@ from gpuready.operands.exporter.compose import Known, families_of
 from gpuready.operands.exporter.exposition import render
 from gpuready.operands.exporter.families import Style
 from gpuready.operands.exporter.holders import Holders, Holdings
-from gpuready.operands.exporter.loop_errors import LoopErrors
 from gpuready.operands.exporter.self_metrics import Counted, own_families
 
 UID = "0a1b2c3d-1111-2222-3333-444455556666"
@@ -118,7 +119,7 @@ def test_that_nobody_holds_a_gpu_is_only_said_by_who_knows(holdings, shown):
 
 
 async def test_a_socket_that_speaks_something_else_is_told_in_one_line_and_once(tmp_path, caplog):
-    asyncio.get_running_loop().set_exception_handler(LoopErrors())
+    asyncio.get_running_loop().set_exception_handler(LoopErrors(get_logger("exporter")))
     socket = tmp_path / "kubelet.sock"
     server = await asyncio.start_unix_server(lambda reader, writer: writer.write(b"\0\1junk" * 99), socket)
     async with server:

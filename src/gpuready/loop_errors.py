@@ -1,7 +1,8 @@
 """What fails inside a library's callback, where nobody can catch it: told once and in one line.
 
 A socket that speaks something else than the kubelet does breaks grpclib at every question; asyncio would
-write its whole traceback each time.
+write its whole traceback each time. And where no file descriptor is left, asyncio's accept loop reports so
+as often as its queue is long, in one go: with a traceback each, a daemon does nothing else for minutes.
 """
 
 from __future__ import annotations
@@ -11,23 +12,28 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from gpuready.log import get_logger
-
-log = get_logger("exporter")
+from gpuready.log import Logger
 
 
 class LoopErrors:
-    """For `loop.set_exception_handler`."""
+    """For `loop.set_exception_handler`.
 
-    def __init__(self) -> None:
+    tracebacks  only what the system refuses is told in one line; the rest as asyncio does, with its traceback
+    """
+
+    def __init__(self, log: Logger, *, tracebacks: bool = False) -> None:
+        self._log, self._tracebacks = log, tracebacks
         self._told: set[tuple[str, str]] = set()
 
     def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         exc = context.get("exception")
+        if self._tracebacks and not isinstance(exc, OSError):
+            loop.default_exception_handler(context)
+            return
         message = str(context.get("message", "")).partition("\n")[0]
         fields = {"error": type(exc).__name__, "reason": str(exc)[:200], "during": message, "at": _place(exc)}
         kind = (message, type(exc).__name__)
-        say = log.debug if kind in self._told else log.warning
+        say = self._log.debug if kind in self._told else self._log.warning
         self._told.add(kind)
         say("a callback failed", **fields)
 

@@ -108,6 +108,30 @@ def test_a_driver_that_is_installed_the_same_way_keeps_the_digest_that_the_node_
     assert digests_in(sparing(desired, ours)) == {"<digest>"}, "and at every later look"
 
 
+def test_a_digest_that_somebody_wrote_by_hand_is_put_right():
+    """As every other hand edit: with a forged one the next driver pod would install anew what is loaded."""
+    ours = copy.deepcopy(wanted("P01")[DRIVER])
+    ours["metadata"]["managedFields"] = [
+        {"manager": names.FIELD_MANAGER, "operation": "Apply", "fieldsV1": {}},
+        {
+            "manager": "kubectl-edit",
+            "operation": "Update",
+            "fieldsV1": {"f:spec": {"f:template": {"f:spec": {"f:containers": {FIRST: EDITED}}}}},
+        },
+    ]
+    forged = copy.deepcopy(ours)
+    env = forged["spec"]["template"]["spec"]["containers"][0]["env"]
+    next(row for row in env if row["name"] == "DRIVER_CONFIG_DIGEST")["value"] = "forged"
+
+    found = differences(sparing(ours, forged), forged)
+
+    assert [(each.live, each.manager) for each in found] == [("forged", "kubectl-edit")]
+
+
+FIRST = 'k:{"name":"nvidia-driver-ctr"}'
+EDITED = {"f:env": {'k:{"name":"DRIVER_CONFIG_DIGEST"}': {"f:value": {}}}}
+
+
 @pytest.mark.parametrize(
     "change",
     [

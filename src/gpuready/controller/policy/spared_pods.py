@@ -47,7 +47,8 @@ def _keeping_the_driver(desired: Mapping[str, Any], live: Mapping[str, Any]) -> 
     """
     running = _template(live).get("spec") or {}
     known = digest_of(running)
-    if known in ("", digest_of(_template(desired).get("spec") or {})):
+    ours = digest_of(_template(desired).get("spec") or {})
+    if known in ("", ours) or _is_by_hand(desired, live):
         return desired
     kept = copy.deepcopy(dict(desired))
     _keep_texts(kept, live)
@@ -58,6 +59,12 @@ def _keeping_the_driver(desired: Mapping[str, Any], live: Mapping[str, Any]) -> 
             if row["name"] == DIGEST_ENV:
                 row["value"] = known
     return kept
+
+
+def _is_by_hand(desired: Mapping[str, Any], live: Mapping[str, Any]) -> bool:
+    """The digest is neither ours nor the original's: no node knows its driver by it."""
+    writers = {each.manager for each in differences(desired, live) if f"[name={DIGEST_ENV}]" in each.path}
+    return bool(writers - {names.FIELD_MANAGER, *PREDECESSORS, ""})
 
 
 def _is_marked_otherwise(desired: Mapping[str, Any], live: Mapping[str, Any]) -> bool:

@@ -26,6 +26,8 @@ _DAEMON_TOLERATIONS: tuple[Object, ...] = tuple(
         "unschedulable",
     )
 )
+# And this to those that use the node's own network.
+_WITHOUT_NETWORK: Object = {"key": "node.kubernetes.io/network-unavailable", "operator": "Exists"}
 
 
 def taints_against(taints: Iterable[Object], tolerations: Sequence[Object]) -> list[str]:
@@ -36,7 +38,8 @@ def taints_against(taints: Iterable[Object], tolerations: Sequence[Object]) -> l
 
 def taints_against_daemonset(taints: Iterable[Object], daemonset: Object) -> list[str]:
     spec = daemonset["spec"]["template"]["spec"]
-    return taints_against(taints, [*(spec.get("tolerations") or ()), *_DAEMON_TOLERATIONS])
+    given = (*_DAEMON_TOLERATIONS, _WITHOUT_NETWORK) if spec.get("hostNetwork") else _DAEMON_TOLERATIONS
+    return taints_against(taints, [*(spec.get("tolerations") or ()), *given])
 
 
 def taints_of(taints: Iterable[Taint]) -> list[Object]:

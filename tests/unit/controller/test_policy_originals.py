@@ -99,6 +99,27 @@ def test_a_node_whose_taint_keeps_the_pod_away_is_no_ready_node(spec, name):
     assert '{key: team, operator: Equal, value: "ml", effect: NoSchedule}' in row["message"]
 
 
+def test_a_pod_that_was_there_before_the_taint_stays_and_is_not_missed():
+    """The DaemonSet counts it as misscheduled; it runs, and "cannot run here" would not be true."""
+    active = read(raw(devicePlugin=NAMED))
+    plan = plan_of(active, active.policy, view())
+    counts = {"desiredNumberScheduled": 1, "updatedNumberScheduled": 1, "numberReady": 1}
+    ml = Taint("team", "ml", "NoSchedule")
+    nodes = [deployed(), *(tainted(deployed(name), ml) for name in ("g2", "g3"))]
+
+    def row(misscheduled: int, nodes):
+        status = {**counts, "numberMisscheduled": misscheduled}
+        live = {each: {**obj, "status": status} for each, obj in daemonsets(plan).items()}
+        seen = Observed(nodes, {each.name: gpu_node(each.name) for each in nodes}, live)
+        rows = status_of(active, plan, seen, "gpu-operator", NOW)["operands"]
+        return next(row for row in rows if row["name"] == "device-plugin")
+
+    assert (row(1, nodes[:2])["state"], row(1, nodes[:2])["desired"]) == ("ready", 1)
+    one_lacks = row(1, nodes)
+    assert (one_lacks["reason"], one_lacks["desired"]) == ("OperandKeptAway", 2)
+    assert "more node" not in one_lacks["message"]
+
+
 def test_a_node_that_has_opted_out_is_none_that_an_operand_waits_for():
     active = read(raw(devicePlugin=NAMED))
     plan = plan_of(active, active.policy, view())

@@ -126,9 +126,12 @@ def _row_by_pods(plan: OperandPlan, row: Row, seen: Observed) -> Row:
     counts = [obj.get("status") or {} for obj in live]
     places = _places(plan, seen)
     # A DaemonSet does not count the nodes that it may not run on: a taint would make their operand ready.
+    # A pod that was there before the taint stays, and is counted apart.
+    away = _kept_away(plan, places, seen)
+    staying = min(len(away), sum(status.get("numberMisscheduled", 0) for status in counts))
     scheduled = sum(status.get("desiredNumberScheduled", 0) for status in counts)
     row.update(
-        desired=max(scheduled, len(places)),
+        desired=max(scheduled, len(places) - staying),
         ready=sum(status.get("numberReady", 0) for status in counts),
     )
     if plan.refusal:
@@ -138,8 +141,8 @@ def _row_by_pods(plan: OperandPlan, row: Row, seen: Observed) -> Row:
     if missing := _missing(plan, (), seen):
         return {**row, "state": NOT_READY, "reason": "DaemonSetMissing", "message": missing}
     if row["ready"] < row["desired"]:
-        if away := _kept_away(plan, places):
-            return {**row, "state": NOT_READY, "reason": KEPT_AWAY, "message": away}
+        if absent := away[: len(away) - staying]:
+            return {**row, "state": NOT_READY, "reason": KEPT_AWAY, "message": _told_of_taints(plan, absent)}
         if own := _own_words(plan, seen, (State.BROKEN, State.WAITING)):
             return {**row, "state": NOT_READY, "reason": own[0], "message": own[1]}
         first = next(iter(wanted))
@@ -162,16 +165,25 @@ def _places(plan: OperandPlan, seen: Observed) -> list[tuple[KubeObject, NodeVie
     return found
 
 
-def _kept_away(plan: OperandPlan, places: Sequence[tuple[KubeObject, NodeView]]) -> str:
-    """The first node whose taints its DaemonSet does not tolerate; nobody else says that no pod comes."""
+def _kept_away(
+    plan: OperandPlan, places: Sequence[tuple[KubeObject, NodeView]], seen: Observed
+) -> list[tuple[str, str, list[str]]]:
+    """(node, DaemonSet, the taints that it does not tolerate); last come nodes with its daemon's record."""
     found = [
         (node.name, obj["metadata"]["name"], sorted(taints_against_daemonset(taints_of(node.taints), obj)))
         for obj, node in places
         if node.taints
     ]
-    away = [each for each in found if each[2]]
-    if not away:
-        return ""
+    return sorted((each for each in found if each[2]), key=lambda each: _has_record(plan, each[0], seen))
+
+
+def _has_record(plan: OperandPlan, node: str, seen: Observed) -> bool:
+    summary = seen.gpu_nodes.get(node)
+    return summary is not None and summary.find_operand(plan.operand.name) is not None
+
+
+def _told_of_taints(plan: OperandPlan, away: Sequence[tuple[str, str, list[str]]]) -> str:
+    """Nobody else says that no pod comes."""
     name, daemonset, taints = away[0]
     problem = kept_away(plan.operand.name, daemonset, taints)
     return f"{name}: {problem.message}; next: {problem.next_step}{_others(away)}"

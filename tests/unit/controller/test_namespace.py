@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -78,6 +79,16 @@ def test_a_label_that_somebody_has_changed_since_is_his() -> None:
 def test_a_note_that_was_spoiled_takes_nothing_away_but_itself(note: str) -> None:
     assert given_back({"labels": ALL, "annotations": {NOTE: note}}) == {"annotations": {NOTE: None}}
     assert given_back({"labels": ALL}) is None
+
+
+@pytest.mark.parametrize("value", ["not a label!", "x" * 64, "-a", "a\n"])
+def test_what_can_be_no_label_keeps_the_others_from_nothing(value: str) -> None:
+    """The API server would refuse the whole patch, at every attempt."""
+    note = json.dumps({ENFORCE: value, AUDIT: "baseline", WARN: ""})
+
+    found = given_back({"labels": ALL, "annotations": {NOTE: note}})
+
+    assert found == {"labels": {AUDIT: "baseline", WARN: ""}, "annotations": {NOTE: None}}
 
 
 def namespace(**metadata: Any) -> dict[str, Any]:

@@ -9,6 +9,7 @@ Source: gpu-operator v26.3.3, controllers/state_manager.go (setPodSecurityLabels
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +18,8 @@ from gpuready.api.clusterpolicy import ClusterPolicy
 
 _PREFIX = "pod-security.kubernetes.io/"
 _VALUE = "privileged"
+# Source: kubernetes, apimachinery/pkg/api/validate/content (IsLabelValue)
+_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _KEYS = tuple(f"{_PREFIX}{mode}" for mode in ("enforce", "audit", "warn"))
 
 Metadata = Mapping[str, Any]
@@ -50,10 +53,17 @@ def given_back(metadata: Metadata) -> Patch | None:
 
 
 def _noted(metadata: Metadata) -> dict[str, str | None]:
-    """Empty where it was spoiled: what we cannot be sure to have written is not ours."""
+    """Empty where it was spoiled: what we cannot be sure to have written is not ours.
+
+    What can be no label was never there before: it would have the whole patch refused, at every attempt.
+    """
     try:
         row = json.loads((metadata.get("annotations") or {}).get(names.NAMESPACE_LABELS_ANNOTATION, ""))
     except (ValueError, RecursionError):
         return {}
     found = row if isinstance(row, dict) else {}
-    return {key: value for key, value in found.items() if key in _KEYS and isinstance(value, str | None)}
+    return {key: value for key, value in found.items() if key in _KEYS and _may_stand(value)}
+
+
+def _may_stand(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and _LABEL_VALUE.fullmatch(value) is not None)

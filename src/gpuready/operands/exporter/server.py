@@ -135,7 +135,7 @@ class Server:
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass  # gone, asleep, or we are ending: nobody is there to be told
         finally:
-            del self._open[writer]
+            self._open.pop(writer, None)
             self._idle.pop(writer, None)
             if writer.transport.get_write_buffer_size():
                 writer.transport.abort()
@@ -145,7 +145,7 @@ class Server:
         """Who keeps connections and asks nothing must not keep a scraper out."""
         if len(self._open) > MOST_CONNECTIONS and self._idle:
             longest = next(iter(self._idle))
-            del self._idle[longest]
+            del self._idle[longest], self._open[longest]  # at once: in a burst it must not count any more
             longest.transport.abort()
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:

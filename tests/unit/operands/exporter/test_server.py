@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import gzip
 import os
 import socket
@@ -237,6 +238,23 @@ async def test_whoever_keeps_connections_and_asks_nothing_keeps_no_scraper_out(s
     assert not newer.at_eof()
     for _, writer in idle:
         writer.close()
+
+
+async def test_a_burst_of_connections_that_ask_nothing_keeps_no_scraper_out_either(server, monkeypatch):
+    monkeypatch.setattr(serving, "MOST_CONNECTIONS", 8)
+    port = await server.listen("127.0.0.1", 0)
+    with contextlib.ExitStack() as opened:
+        connections = [opened.enter_context(socket.socket()) for _ in range(81)]
+        for connection in connections:  # all there before the server has looked at the first
+            connection.setblocking(False)
+            connection.connect_ex(("127.0.0.1", port))
+        scraper = connections[-1]
+        scraper.send(b"GET /health HTTP/1.1\r\nConnection: close\r\n\r\n")
+
+        async with asyncio.timeout(30):
+            answer = await asyncio.get_running_loop().sock_recv(scraper, 100)
+
+        assert answer.startswith(b"HTTP/1.1 200 OK")
 
 
 async def test_more_connections_that_all_ask_are_refused_and_told(server, monkeypatch):

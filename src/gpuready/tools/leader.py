@@ -11,6 +11,8 @@ from gpuready.tools.snapshot import Object, Snapshot, seconds_between
 
 # Whoever works renews every two seconds. The rest is for clocks that differ: renewTime is of the holder's.
 CLOCKS_S = 45.0
+# A holder whose clock is this far ahead may have ended long ago: nobody could tell.
+AHEAD_S = 3600.0
 
 
 def why_nobody_works(seen: Snapshot) -> str:
@@ -22,10 +24,13 @@ def why_nobody_works(seen: Snapshot) -> str:
     record = Record(lease)
     renewed = str(record.spec.get("renewTime") or "")
     ago_s = seconds_between(renewed, now)
+    whose = f"held by {record.holder}" if record.holder else "held by nobody"
+    if ago_s < -AHEAD_S:
+        when = f"was renewed {_in_words(-ago_s)} from now by its holder's clock, {renewed}"
+        return f"whether an operator works cannot be told: the Lease {_name(lease)} is {whose} and {when}"
     if ago_s <= min(record.duration_s, LONGEST_S) + CLOCKS_S:
         return ""
     when = f"last renewed {_in_words(ago_s)} ago" if ago_s < float("inf") else "never renewed"
-    whose = f"held by {record.holder}" if record.holder else "held by nobody"
     return f"no operator is working: the Lease {_name(lease)} is {whose} and was {when}"
 
 

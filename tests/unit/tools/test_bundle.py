@@ -40,6 +40,15 @@ def doctor(tmp_path: Path, content: str) -> int:
     return run(["doctor", "--bundle", str(file)])
 
 
+def test_a_kind_that_we_do_not_know_is_named_as_the_bundle_has_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert doctor(tmp_path, json.dumps({**whole(), "missing": ["gpunodes", "widgets"]})) == 1
+
+    told = "the API server does not know gpunodes.gpuready.dev, widgets\n"
+    assert told in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("changed", "why"),
     [

@@ -57,6 +57,18 @@ def test_nobody_works_when_the_lease_is_not_renewed(found: Any, why: str) -> Non
 STALE = replace(cluster(node("cpu-1")), lease=lease("evil", "2026-01-01T00:50:00Z"))
 
 
+def test_a_renewal_that_lies_hours_ahead_tells_nothing_of_now() -> None:
+    """Whose clock was wrong may have ended long ago, and its Lease would look fresh until then."""
+    seen = Snapshot(lease=lease(renewed="2999-01-01T00:00:00Z"), taken_at=NOW)
+
+    told = why_nobody_works(seen)
+
+    assert told.startswith(
+        "whether an operator works cannot be told: the Lease gpus/53822513.nvidia.com is held"
+    )
+    assert told.endswith("d from now by its holder's clock, 2999-01-01T00:00:00Z")
+
+
 def test_status_says_it_before_the_policys_own_word() -> None:
     first, second = text_of(STALE, "table").splitlines()[:2]
 

@@ -166,7 +166,7 @@ def _of_policy(snapshot: Snapshot, rows: Sequence[NodeRow]) -> list[Finding]:
 
 def _not_installed(missing: Sequence[str]) -> Finding:
     groups = {names.GPU_NODES: names.GPU_NODE_API, names.CLUSTER_POLICIES: names.CLUSTER_POLICY_API}
-    kinds = ", ".join(f"{plural}.{groups[plural].partition('/')[0]}" for plural in missing)
+    kinds = ", ".join(".".join([plural, *groups.get(plural, "").split("/")[:-1]]) for plural in missing)
     return Finding(
         "cluster",
         Severity.PROBLEM,

@@ -79,7 +79,7 @@ class StandIns:
             if (obj.get("status") or {}).get("observedGeneration") == generation:
                 continue
             meta = obj["metadata"]
-            status = {"status": _rolled_out(generation)}
+            status = {"status": _rolled_out(generation, self._count + 1)}
             await self._client.merge_patch(
                 DAEMON_SETS, meta["name"], status, meta["namespace"], subresource="status"
             )
@@ -99,10 +99,10 @@ async def _changes(client: SimClient, resource: Resource) -> AsyncIterator[Objec
             continue
 
 
-def _rolled_out(generation: int) -> Object:
-    """As of a cluster in which no node takes a pod: the original was measured so."""
+def _rolled_out(generation: int, nodes: int) -> Object:
+    """With a ready pod on each node, that of the small changes included."""
     counts = ("desiredNumberScheduled", "currentNumberScheduled", "updatedNumberScheduled", "numberReady")
-    return {"observedGeneration": generation, "numberMisscheduled": 0, **dict.fromkeys(counts, 0)}
+    return {"observedGeneration": generation, "numberMisscheduled": 0, **dict.fromkeys(counts, nodes)}
 
 
 def _gpu_node_status(name: str) -> Object:

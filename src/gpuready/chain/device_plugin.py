@@ -253,8 +253,8 @@ def _with_a_problem(facts: PluginFacts) -> Verdict | None:
         return _verdict(State.WAITING, "WaitingForToolkit", f"for toolkit: {facts.toolkit.reason}")
     if record.registered:
         return None
-    # The driver link is whole: a plugin that still misses the driver is about to look again.
-    is_behind = problem.reason in _DRIVER_MISSED and not facts.settled
+    # Driver and toolkit are whole: a plugin that still misses what they have brought is about to look again.
+    is_behind = problem.reason in (*_DRIVER_MISSED, IGNORES_CDI) and not facts.settled
     return _as_told(problem, State.WAITING if is_behind else State.BROKEN)
 
 

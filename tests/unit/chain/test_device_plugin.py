@@ -212,6 +212,27 @@ NOTHING: dict[str, int] = {}
             id="the driver has just come, and the plugin has not seen it yet",
         ),
         pytest.param(
+            facts(
+                record=record(registered=False, problem=Problem("RuntimeIgnoresCdi", "enable_cdi = false")),
+                toolkit=Verdict(Link.TOOLKIT, State.OK, "HandlersKnown", "CDI is enabled"),
+                settled=False,
+            ),
+            State.WAITING,
+            "RuntimeIgnoresCdi",
+            [],
+            id="the toolkit has just enabled CDI, and the plugin has not asked the runtime since",
+        ),
+        pytest.param(
+            facts(
+                record=record(registered=False, problem=Problem("RuntimeIgnoresCdi", "enable_cdi = false")),
+                toolkit=Verdict(Link.TOOLKIT, State.OK, "HandlersKnown", "CDI is enabled"),
+            ),
+            State.BROKEN,
+            "RuntimeIgnoresCdi",
+            ["enable_cdi"],
+            id="the runtime still ignores CDI",
+        ),
+        pytest.param(
             facts(record=record(registered=False, problem=Problem("NotRegistered", "connection refused"))),
             State.BROKEN,
             "PluginNotRegistered",

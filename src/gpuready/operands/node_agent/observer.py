@@ -162,11 +162,13 @@ class Observer:
             return None
         record = plugin_files.find_record_row(self.records_dir, self.boot_id)
         self._ask_again_when_devices_change(record)
+        toolkit = toolkit_files.find_record_row(self.records_dir, self.boot_id)
         node, gpu_node = self.node(), self.gpu_node()
         facts = self.link.facts(seen, self._wishes().driver_enabled, self._evidence(gpu_node))
         library_version = driver.tree_of(facts).version
         stamp = (
             _without_news(record),
+            _without_news(toolkit),
             node and node.status.allocatable,
             library_version,
             facts.module_version,
@@ -182,7 +184,7 @@ class Observer:
             inventory=self.link.inventory(seen),
             record=record,
             operands=operand_records.find_rows(self.records_dir, self.boot_id),
-            toolkit=toolkit_files.find_record_row(self.records_dir, self.boot_id),
+            toolkit=toolkit,
             toolkit_gate=toolkit_files.has_gate(self.gates_dir),
             specs=self._specs.take(self._spec_look.look(), self._clock()),
             toolkit_installed=self.toolkit_journal.exists(),

@@ -12,8 +12,8 @@ from tests.unit.operands.original.recorded import NAMES, plan_of_record
 
 from gpuready import names
 from gpuready.controller.policy import spared_pods
-from gpuready.controller.policy.spared_pods import sparing
-from gpuready.kube.compare import differences
+from gpuready.controller.policy.spared_pods import is_default, sparing
+from gpuready.kube.compare import Difference, differences
 from gpuready.operands.original import scripts
 from gpuready_sim.apiserver.defaults import defaulted
 
@@ -220,6 +220,22 @@ def test_what_pods_have_read_before_the_takeover_is_noted_beside_them_until_it_c
     edited = copy.deepcopy(desired)
     edited["spec"]["template"]["metadata"]["annotations"]["gpuready.dev/config-digest"] = "another"
     assert sparing(edited, live) is edited
+
+
+@pytest.mark.parametrize(
+    ("field", "live", "is_nothing"),
+    [
+        ("hostNetwork", False, True),
+        ("restartPolicy", "Always", True),
+        ("emptyDir", {}, True),
+        ("automountServiceAccountToken", False, False),
+        ("securityContext.runAsUser", 0, False),
+        ("terminationGracePeriodSeconds", 0, False),
+        ("hostNetwork", True, False),
+    ],
+)
+def test_what_is_no_longer_said_counts_unless_the_server_says_it_or_absence_means_it(field, live, is_nothing):
+    assert is_default(Difference(f"spec.template.spec.{field}", live, None)) == is_nothing
 
 
 def test_texts_of_the_originals_releases_are_known_by_their_digest():

@@ -146,6 +146,18 @@ def _leaves_pods_alone(desired: Mapping[str, Any], live: Mapping[str, Any]) -> b
     return not any(each.path.startswith("spec.template") for each in (*differences(desired, live), *gone))
 
 
+# Here false and 0 say something that absence does not.
+_MORE_THAN_ABSENT = (
+    "allowPrivilegeEscalation",
+    "automountServiceAccountToken",
+    "defaultMode",
+    "enableServiceLinks",
+    "fsGroup",
+    "mode",
+    "runAsGroup",
+    "runAsUser",
+    "terminationGracePeriodSeconds",
+)
 # What the API server fills in belongs to whoever wrote the object. Taken away, it is filled in again.
 _DEFAULTS: dict[str, Any] = {
     "apiVersion": "v1",
@@ -167,9 +179,11 @@ _DEFAULTS: dict[str, Any] = {
 
 
 def is_default(gone: Difference) -> bool:
-    """Who takes it away gets it back from the API server."""
+    """Who takes it away gets it back from the API server, or what means the same."""
     field = gone.path.rpartition(".")[2]
-    return not gone.live or field == "serviceAccount" or _DEFAULTS.get(field) == gone.live
+    if not gone.live:
+        return field not in _MORE_THAN_ABSENT
+    return field == "serviceAccount" or _DEFAULTS.get(field) == gone.live
 
 
 def _pod_labels(daemonset: Mapping[str, Any]) -> dict[str, str]:

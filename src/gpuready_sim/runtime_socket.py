@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from gpuready_sim.kubelet.sockets import Directory, UnixServer
+from gpuready_sim.parent import die_with_parent
 
 
 async def serve_until_ended(
@@ -15,7 +16,7 @@ async def serve_until_ended(
     server_in: Callable[[Directory, str], UnixServer],
     on_signal: Mapping[signal.Signals, Callable[[], None]] | None = None,
 ) -> None:
-    """Until SIGTERM or SIGINT; the socket goes with the server.
+    """Until SIGTERM or SIGINT, or the end of the service manager; the socket goes with the server.
 
     server_in   makes the server that listens in a directory under a name
     on_signal   what else the process listens to
@@ -26,6 +27,7 @@ async def serve_until_ended(
         loop.add_signal_handler(number, ended.set)
     for number, do in (on_signal or {}).items():
         loop.add_signal_handler(number, do)
+    die_with_parent()
     socket.parent.mkdir(parents=True, exist_ok=True)
     directory = Directory(socket.parent)
     server = server_in(directory, socket.name)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
-import os
-import signal
 import socket
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,8 +14,7 @@ from gpuready_sim.apiserver import pki
 from gpuready_sim.apiserver.app import ApiServer
 from gpuready_sim.apiserver.resources import Settings
 from gpuready_sim.apiserver.tunnel import tunnels
-
-_PR_SET_PDEATHSIG = 1
+from gpuready_sim.parent import die_with_parent
 
 
 @dataclass(frozen=True)
@@ -100,11 +96,3 @@ def _listen(host: str, port: int) -> socket.socket:
     listener.bind((host, port))
     listener.set_inheritable(False)
     return listener
-
-
-def die_with_parent() -> None:
-    """Get SIGTERM when the parent dies, so that nothing is left of a simulator that was killed."""
-    parent = os.getppid()
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != parent:
-        os.kill(os.getpid(), signal.SIGTERM)

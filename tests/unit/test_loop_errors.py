@@ -8,13 +8,19 @@ import resource
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from gpuready.controller import main as operator
-from gpuready.errors import UsageError
+from gpuready.errors import GPUReadyError, UsageError
 from gpuready.log import get_logger
 from gpuready.loop_errors import LoopErrors
+from gpuready.node.root import Root
+from gpuready.operands.device_plugin import daemon as device_plugin
+from gpuready.operands.node_agent import daemon as node_agent
+from gpuready.operands.node_agent.settings import Settings as NodeAgentSettings
+from gpuready.operands.toolkit import daemon as toolkit
 
 OUT_OF_FILES = {
     "message": "socket.accept() out of system resource",
@@ -55,6 +61,24 @@ async def test_a_mistake_of_our_own_keeps_its_traceback(caplog):
 async def test_the_operator_tells_so_too(caplog):
     with pytest.raises(UsageError):
         await operator._run({}, None, None)
+    for _ in range(3):
+        asyncio.get_running_loop().call_exception_handler(OUT_OF_FILES)
+
+    assert [each.message for each in caplog.records if each.levelname != "DEBUG"] == ["a callback failed"]
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        lambda: node_agent._serve(NodeAgentSettings(node_name="gpu-1"), Root(Path("/"))),
+        lambda: device_plugin._run(None, None),  # type: ignore[arg-type]
+        lambda: toolkit._run(None, None, {}),  # type: ignore[arg-type]
+    ],
+    ids=["node agent", "device plugin", "toolkit"],
+)
+async def test_so_do_the_daemons_of_a_node(start, caplog):
+    with pytest.raises((GPUReadyError, AttributeError)):  # they come no further than that here
+        await start()
     for _ in range(3):
         asyncio.get_running_loop().call_exception_handler(OUT_OF_FILES)
 

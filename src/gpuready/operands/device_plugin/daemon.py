@@ -23,6 +23,7 @@ from gpuready.gpu.feed import Fact, Feed, InventoryTaken, LibraryReplaced, Pace,
 from gpuready.gpu.inventory import GPU
 from gpuready.gpu.xid import policy_from_env
 from gpuready.log import get_logger
+from gpuready.loop_errors import LoopErrors
 from gpuready.node import driver_place as driver
 from gpuready.node.driver_gate import Gate, read_gate
 from gpuready.node.driver_place import Driver
@@ -79,8 +80,9 @@ def main(env: Mapping[str, str]) -> int:
 
 async def _run(settings: Settings, root: Root) -> bool:
     """True when the process should start anew to load another library."""
-    daemon = Daemon(settings, root)
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(LoopErrors(log, tracebacks=True))
+    daemon = Daemon(settings, root)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
         loop.add_signal_handler(number, daemon.stop)
     loop.add_signal_handler(signal.SIGHUP, daemon.look_again)

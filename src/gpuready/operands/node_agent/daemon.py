@@ -26,6 +26,7 @@ from gpuready.kube.events import EventRecorder
 from gpuready.kube.resources import GPU_NODES, NODES
 from gpuready.kube.trimmed import Node, decode_node
 from gpuready.log import get_logger
+from gpuready.loop_errors import LoopErrors
 from gpuready.node.health_http import serve_health
 from gpuready.node.inotify import Changes
 from gpuready.node.links.driver import DriverLink, Look, NvmlChild
@@ -56,9 +57,10 @@ def main(env: Mapping[str, str]) -> int:
 
 
 async def _serve(settings: Settings, root: Root) -> None:
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(LoopErrors(get_logger("node-agent"), tracebacks=True))
     client = KubeClient.in_cluster("gpuready-node-agent")
     agent = Agent(settings, root, client)
-    loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, agent.stop)
     health = await serve_health(

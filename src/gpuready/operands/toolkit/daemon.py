@@ -18,6 +18,7 @@ from typing import Any
 
 from gpuready.errors import GPUReadyError, InternalError, UsageError
 from gpuready.log import get_logger
+from gpuready.loop_errors import LoopErrors
 from gpuready.node import desired
 from gpuready.node.desired import Desired
 from gpuready.node.files import find_object, write_atomic
@@ -65,8 +66,9 @@ def main(env: Mapping[str, str]) -> int:
 
 
 async def _run(settings: Settings, root: Root, env: Mapping[str, str]) -> None:
-    daemon = Daemon(settings, root, Host.of(root.host(), env))
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(LoopErrors(log, tracebacks=True))
+    daemon = Daemon(settings, root, Host.of(root.host(), env))
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
         loop.add_signal_handler(number, daemon.stop)
     loop.add_signal_handler(signal.SIGHUP, daemon.wake)

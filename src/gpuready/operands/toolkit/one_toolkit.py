@@ -35,13 +35,26 @@ class OneToolkit:
             holder = os.read(descriptor, 32).decode(errors="replace").strip()
             os.close(descriptor)
             return holder or "unknown"
+        if not self._is_still_there(descriptor):
+            os.close(descriptor)
+            return self.take()  # its last holder has taken it away meanwhile: a lock on it keeps nobody out
         self._descriptor = descriptor
         with contextlib.suppress(OSError):  # a full disk: the lock is ours all the same
             os.ftruncate(descriptor, 0)
             os.write(descriptor, f"{os.getpid()}\n".encode())
         return ""
 
+    def _is_still_there(self, descriptor: int) -> bool:
+        try:
+            return os.path.samestat(os.fstat(descriptor), os.stat(self._path))
+        except OSError:
+            return False
+
     def release(self) -> None:
+        """The file goes with the lock, as the original's does."""
         if self._descriptor >= 0:
+            with contextlib.suppress(OSError):
+                if self._is_still_there(self._descriptor):
+                    self._path.unlink()
             os.close(self._descriptor)
             self._descriptor = -1

@@ -47,7 +47,11 @@ class Problem:
 
 @dataclass(frozen=True)
 class DeviceHealth:
-    """One physical GPU as the plugin sees it; `xid` is the code of the last XID, 0 = none."""
+    """One physical GPU as the plugin sees it.
+
+    xid           code of the last XID, 0 = none
+    mig_enabled   it is cut into partitions, or is about to be
+    """
 
     uuid: str
     index: int
@@ -55,6 +59,7 @@ class DeviceHealth:
     reason: str = ""
     xid: int = 0
     action: str = ""
+    mig_enabled: bool = False
 
 
 @dataclass(frozen=True)
@@ -106,6 +111,7 @@ def _health_of(row: Mapping[str, Any]) -> DeviceHealth:
         reason=str(row.get("message") or row.get("reason") or ""),
         xid=int(xid.get("code") or 0),
         action=_BY_RECOVERY.get(str(row.get("recovery")), str(xid.get("action") or "")),
+        mig_enabled=bool(row.get("migEnabled")),
     )
 
 
@@ -349,6 +355,8 @@ def _offered(facts: PluginFacts) -> Verdict:
         return _as_before(record, facts.desired.refused)
     if record.absent:
         return _without_what_was_asked(record)
+    if partitioned := [device for device in record.devices if device.mig_enabled]:
+        return _partitions_not_offered(record, partitioned)
     return _verdict(State.OK, "Registered", _told(record.resources))
 
 
@@ -359,6 +367,22 @@ def _without_what_was_asked(record: PluginRecord) -> Verdict:
         "load the kernel module that makes the nodes, or take the wish out of the policy (gds, gdrcopy, imex)"
     )
     return _verdict(State.DEGRADED, "DeviceClassAbsent", said, next_step=step)
+
+
+def _partitions_not_offered(record: PluginRecord, partitioned: Sequence[DeviceHealth]) -> Verdict:
+    """Ours knows whole GPUs alone: CUDA then uses one partition, or finds none."""
+    which = [str(device.index) for device in partitioned[:_MOST_NAMED]]
+    more = len(partitioned) - len(which)
+    named = ", ".join(which) + (f" and {more} more" if more else "")
+    are = "is" if len(partitioned) == 1 else "are"
+    said = f"GPU {named} {are} in MIG mode and offered whole: a program finds one partition there, or no GPU"
+    step = (
+        f"switch MIG off (nvidia-smi -i {','.join(which)} -mig 0), or name NVIDIA's device plugin in "
+        "spec.devicePlugin (repository, image, version): it offers partitions"
+    )
+    return _verdict(
+        State.DEGRADED, "PartitionsNotOffered", f"{_told(record.resources)}; {said}", next_step=step
+    )
 
 
 def _unhealthy(record: PluginRecord, unhealthy: Sequence[DeviceHealth], state: State, reason: str) -> Verdict:

@@ -326,6 +326,13 @@ NOTHING: dict[str, int] = {}
             id="none is healthy",
         ),
         pytest.param(
+            facts(record=record(devices=(*devices(2), DeviceHealth("GPU-2", 2, True, mig_enabled=True)))),
+            State.DEGRADED,
+            "PartitionsNotOffered",
+            ["GPU 2 is in MIG mode and offered whole", "nvidia-smi -i 2 -mig 0", "spec.devicePlugin"],
+            id="a GPU that is cut into partitions",
+        ),
+        pytest.param(
             facts(record=record(devices=(), resources=())),
             State.BROKEN,
             "NoDevices",

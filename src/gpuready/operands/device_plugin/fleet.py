@@ -88,7 +88,16 @@ def after_probe(fleet: Fleet, uuid: str, probe: Probe, now: float, policy: Polic
 
 
 def _card_of(gpu: GPU) -> Card:
-    return Card(gpu.uuid, gpu.index, gpu.minor, gpu.product, gpu.memory_mib, gpu.pci_address, gpu.numa_node)
+    return Card(
+        uuid=gpu.uuid,
+        index=gpu.index,
+        minor=gpu.minor,
+        product=gpu.product,
+        memory_mib=gpu.memory_mib,
+        pci_address=gpu.pci_address,
+        numa_node=gpu.numa_node,
+        mig_enabled=bool(gpu.mig_enabled),
+    )
 
 
 def _failure_of(card: Card, inventory: Inventory) -> Failure | None:

@@ -68,6 +68,7 @@ def remembered(row: Mapping[str, Any], boot: str) -> tuple[list[Card], dict[str,
             memory_mib=device["memoryMib"],
             pci_address=device.get("pciAddress") or "",
             numa_node=device.get("numaNode"),
+            mig_enabled=bool(device.get("migEnabled")),
         )
         cards.append(card)
         health[card.uuid] = _health_from(device)
@@ -110,6 +111,7 @@ def _device(card: Card, facts: Facts, plan: Plan) -> dict[str, Any]:
         "memoryMib": card.memory_mib,
         "pciAddress": card.pci_address,
         "numaNode": card.numa_node,
+        **({"migEnabled": True} if card.mig_enabled else {}),
         "health": HEALTHY if healthy else UNHEALTHY,
         "reason": health.reason or (outer.reason if outer else ""),
         "message": health.message or (outer.message if outer else ""),

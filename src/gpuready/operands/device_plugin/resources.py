@@ -26,6 +26,7 @@ class Card:
     memory_mib: int
     pci_address: str = ""
     numa_node: int | None = None
+    mig_enabled: bool = False
 
 
 @dataclass(frozen=True)

@@ -76,3 +76,11 @@ def test_a_corrupted_inforom_is_known() -> None:
     known = after_inventory(Fleet(), Inventory(gpus=(gpu(0), gpu(1, inforom_valid=False))), 0, POLICY)
     assert known.corrupted_inforom == ["GPU-1"]
     assert health(known, 1).healthy
+
+
+def test_a_gpu_is_known_to_be_cut_up_for_as_long_as_it_is() -> None:
+    cut = after_inventory(fleet(0, 1), Inventory(gpus=(gpu(0), gpu(1, mig_enabled=True))), 1, POLICY)
+    whole = after_inventory(cut, inventory(0, 1), 2, POLICY)
+
+    assert [card.mig_enabled for card in cut.cards.values()] == [False, True]
+    assert [card.mig_enabled for card in whole.cards.values()] == [False, False]

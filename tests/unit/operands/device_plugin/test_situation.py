@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gpuready.chain.device_plugin import PluginRecord
 from gpuready.gpu.health import Health, LastXid
 from gpuready.gpu.xid import Recovery
 from gpuready.operands.device_plugin.config import Chosen, ConfigError, Effective
@@ -204,3 +205,12 @@ def test_a_restart_within_a_boot_goes_on_counting_allocations() -> None:
 
     assert remembered_allocations(row, "boot-1") == told
     assert remembered_allocations(row, "boot-2") == {}
+
+
+def test_the_record_says_which_gpus_are_cut_up() -> None:
+    known = facts(cards=(CARDS[0], replace(CARDS[1], mig_enabled=True)))
+    row = stamped(record_of(known, decide(known), registered=True), pid=7, boot="boot-1", now=0)
+
+    assert [device.get("migEnabled") for device in row["devices"]] == [None, True]
+    assert remembered(row, "boot-1")[0] == list(known.cards)
+    assert [device.mig_enabled for device in PluginRecord.from_json(row).devices] == [False, True]

@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.sim.fault_cluster import removed, server_certificate
 from tests.sim.faulty_proxy import FaultyProxy
-from tests.sim.node_cluster import FAST, whole
+from tests.sim.node_cluster import FAST, gpu_node, whole
 from tests.sim.operator_cluster import (
     NAMESPACE,
     POLICIES,
@@ -51,7 +51,14 @@ WISHES: Mapping[str, Mapping[str, Any]] = {
     "labelled": {**_WHOLE, "daemonsets": {"labels": {"team": "ml"}, "annotations": {"team": "ml"}}},
     "without toolkit": {**_WHOLE, "toolkit": {"enabled": False}},
 }
+SHARES = {"shared": 2}
 _ENV = [{"name": name, "value": value} for name, value in FAST.items()]
+
+
+def _is_shared(gpu_node: Object, shares: int) -> bool:
+    """Every GPU, by so many: nobody writes for a while when a plugin takes up a configuration."""
+    devices = (gpu_node.get("status") or {}).get("devices") or ()
+    return bool(devices) and {row.get("replicas") or 1 for row in devices} == {shares}
 
 
 class Scene:
@@ -90,6 +97,7 @@ class Scene:
         else:
             await ready(self.cluster)
             for node in self.nodes:
+                await gpu_node(self.cluster, node, lambda found: _is_shared(found, SHARES.get(wish, 1)))
                 await whole(self.cluster, node)
         return await self.at_rest()
 

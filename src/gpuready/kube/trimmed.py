@@ -346,7 +346,7 @@ def shared(value: H) -> H:
     return value
 
 
-_MAPS_LIMIT = 1_000
+_MAPS_LIMIT = 200  # 2 KB each: a node whose labels change all the time would keep all that they ever were
 _maps: dict[int, dict[str, str]] = {}
 _NOTHING: dict[str, str] = {}
 

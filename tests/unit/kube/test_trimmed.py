@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import msgspec
@@ -105,3 +106,16 @@ def test_a_daemonset_keeps_its_numbers_and_its_owner() -> None:
 
 def test_a_configmap_keeps_its_data() -> None:
     assert decode_configmap(encoded(metadata={"name": "c"}, data={"a": "b"})).data == {"a": "b"}
+
+
+def test_of_what_a_node_was_labelled_with_before_little_is_kept() -> None:
+    """One whose labels change all the time has a new map each time, and nobody has the old ones any more."""
+    labels = {f"label-{n}": "value" for n in range(40)}
+    tracemalloc.start()
+    try:
+        for number in range(2_000):
+            trimmed.shared_map({**labels, "changes": str(number)})
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 2**20

@@ -40,6 +40,7 @@ async def takeover(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ta
         Takeover.expect_events,
         Takeover.expect_only_unwanted_gone,
         Takeover.expect_strangers_untouched,
+        Takeover.expect_another_install_to_be_told,
     ],
     ids=lambda expectation: expectation.__name__,
 )

@@ -13,14 +13,24 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.sim.operator_cluster import DEADLINE_S, DEPLOY, NAMESPACE, POLICIES, condition, error, labels
+from tests.sim.operator_cluster import (
+    DEADLINE_S,
+    DEPLOY,
+    GPU_NODES,
+    NAMESPACE,
+    POLICIES,
+    condition,
+    edit,
+    error,
+    labels,
+)
 from tests.unit.operands.original.recorded import documents, plan_of_record, policy_of
 
 from gpuready import names
 from gpuready.cli import main
 from gpuready.controller.caches import OWNED_KINDS
 from gpuready.controller.labelling.decision import has_gpu
-from gpuready_sim.client import NODES, Resource, SimClient
+from gpuready_sim.client import NODES, PODS, Resource, SimClient
 from gpuready_sim.cluster.control_plane import install_crds
 from gpuready_sim.cluster.handle import Cluster
 
@@ -28,6 +38,7 @@ RECORD = "P01"
 DEPLOYED = ("driver", "container-toolkit", "operator-validator", "device-plugin", "gpu-feature-discovery")
 LEFT = "left-over"
 DRIVER = "nvidia-driver-daemonset"
+VERSION = "580.126.20"  # that the record asks for
 OTHER_PODS = "gpu-feature-discovery"  # the DaemonSet that another version of the original wrote
 STRANGERS = ("RuntimeClass", "nvidia-legacy")
 Object = dict[str, Any]
@@ -198,6 +209,29 @@ class Takeover:
         where = await self._address(STRANGERS)
         assert (await self.cluster.client.get(*where))["handler"] == "mine"
 
+    async def expect_another_install_to_be_told(self) -> None:
+        """Its pods run on, without a label of ours: what they were told stands in their own spec."""
+        pods, _ = await self.cluster.client.list(PODS, namespace=NAMESPACE, label_selector=f"app={DRIVER}")
+        pod = next(each for each in pods if each["spec"].get("nodeName"))
+        assert "gpuready.dev/driver-config" not in labels(pod)
+        node = pod["spec"]["nodeName"]
+        running = {"status": {"driver": {"owner": "container", "version": VERSION}}}
+        await self.cluster.client.merge_patch(GPU_NODES, node, running, subresource="status")
+        name = self.policy["metadata"]["name"]
+        await edit(self.cluster, {"driver": {"startupProbe": {"periodSeconds": 11}}}, name)
+        await self.cluster.wait(
+            *await self._address(("DaemonSet", DRIVER)), until=_probes_every_11_s, timeout_s=DEADLINE_S
+        )
+        assert _trouble(await self.cluster.client.get(GPU_NODES, node)) == ""
+
+        await edit(self.cluster, {"driver": {"env": [{"name": "A", "value": "1"}]}}, name)
+        told = await self.cluster.wait(GPU_NODES, node, until=_trouble, timeout_s=DEADLINE_S)
+        assert _trouble(told) == (
+            f"{node} runs {VERSION} as an earlier policy had it installed, not as this one"
+        )
+        await edit(self.cluster, {"driver": {"env": None}}, name)
+        await self.cluster.wait(GPU_NODES, node, until=lambda obj: not _trouble(obj), timeout_s=DEADLINE_S)
+
     async def after(self) -> dict[Key, Object]:
         return {
             key: await self.cluster.client.get(*await self._address(key))
@@ -239,6 +273,15 @@ def users_objects(policy_uid: str) -> list[Object]:
             "handler": "mine",
         },
     ]
+
+
+def _probes_every_11_s(daemonset: Object) -> bool:
+    probe: Object = daemonset["spec"]["template"]["spec"]["containers"][0]["startupProbe"]
+    return bool(probe["periodSeconds"] == 11)
+
+
+def _trouble(gpu_node: Object) -> str:
+    return str(((gpu_node.get("spec") or {}).get("driver") or {}).get("trouble", {}).get("message") or "")
 
 
 def _is_ours(obj: Object) -> bool:

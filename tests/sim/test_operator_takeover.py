@@ -51,3 +51,7 @@ async def test_somebody_elses_object_in_the_way_is_named_and_left_as_it_is(takeo
 
 async def test_the_plan_has_told_what_is_taken_over_what_goes_and_who_is_in_the_way(takeover):
     await takeover.expect_as_planned()
+
+
+async def test_another_way_of_installing_the_driver_is_told_for_the_originals_pods_too(takeover):
+    await takeover.expect_another_install_to_be_told()

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from gpuready import names
-from gpuready.controller.kept import decode_own_node, decode_own_pod
+from gpuready.controller.kept import decode_found_driver, decode_own_node, decode_own_pod
 from gpuready.controller.nfd import is_nfd_worker
 from gpuready.controller.nodes.summary import GPUNodeSummary, decode_gpunode
 from gpuready.kube import resources
@@ -22,6 +22,7 @@ from gpuready.kube.errors import Unreachable
 from gpuready.kube.resources import Resource
 from gpuready.kube.trimmed import Node, Pod
 from gpuready.kube.wire import key_of
+from gpuready.operands.driver.pools import COMPONENT, COMPONENT_LABEL
 
 # The kinds our manifests use: hand edits on them are seen, and what is no longer wanted is found.
 OWNED_KINDS: tuple[Resource, ...] = (
@@ -46,7 +47,11 @@ def operand_of(pod: Pod) -> str:
 
 
 def _nodes_of(operand: str, pod: Pod) -> list[str]:
-    return [pod.node_name] if pod.node_name and operand_of(pod) == operand else []
+    return _node_of(pod) if operand_of(pod) == operand else []
+
+
+def _node_of(pod: Pod) -> list[str]:
+    return [pod.node_name] if pod.node_name else []
 
 
 class _Name(msgspec.Struct, rename="camel"):
@@ -73,6 +78,7 @@ class Caches:
     secrets, priority_classes   what a policy may name and we only ask whether it exists
 
     own_pods   the node agent's and the driver's: the two whose absence their node cannot explain itself
+    found_drivers   the driver's pods that the original made: they have no label of ours
     """
 
     namespace: str
@@ -80,6 +86,7 @@ class Caches:
     nodes: WatchCache[Node]
     gpu_nodes: WatchCache[GPUNodeSummary]
     own_pods: WatchCache[Pod]
+    found_drivers: WatchCache[Pod]
     configmaps: WatchCache[dict[str, Any]]
     nfd: tuple[WatchCache[dict[str, Any]], ...]
     secrets: WatchCache[Existing]
@@ -125,12 +132,22 @@ class Caches:
         )
         for operand in (AGENT, DRIVER):
             own_pods.add_index(operand, partial(_nodes_of, operand))
+        found_drivers = WatchCache(
+            client,
+            resources.PODS,
+            namespace=namespace,
+            label_selector=f"{COMPONENT_LABEL}={COMPONENT},!{names.OPERAND_LABEL}",
+            decode=decode_found_driver,
+            contact=contact,
+        )
+        found_drivers.add_index(DRIVER, _node_of)
         return cls(
             namespace=namespace,
             policies=WatchCache(client, resources.CLUSTER_POLICIES, contact=contact),
             nodes=WatchCache(client, resources.NODES, decode=decode_own_node, contact=contact),
             gpu_nodes=WatchCache(client, resources.GPU_NODES, decode=decode_gpunode, contact=contact),
             own_pods=own_pods,
+            found_drivers=found_drivers,
             configmaps=WatchCache(client, resources.CONFIGMAPS, namespace=namespace, contact=contact),
             nfd=tuple(
                 WatchCache(client, resources.DAEMONSETS, label_selector=selector, contact=contact)
@@ -160,7 +177,7 @@ class Caches:
     def all(self) -> list[WatchCache[Any]]:
         first: list[WatchCache[Any]] = [self.policies, self.nodes, self.gpu_nodes]
         last = [self.service_monitor_crd, self.own_namespace]
-        first += [self.own_pods, self.configmaps, *self.nfd, self.priority_classes]
+        first += [self.own_pods, self.found_drivers, self.configmaps, *self.nfd, self.priority_classes]
         first += [self.secrets] if self.asks_for_secrets else []
         return [*first, *self.owned.values(), *last]
 
@@ -230,7 +247,10 @@ class Caches:
         return self.own_pods.by_index(AGENT, node)
 
     def drivers_on(self, node: str) -> list[Pod]:
-        return self.own_pods.by_index(DRIVER, node)
+        """Ours, and those of the original whose DaemonSet is ours by now."""
+        found = self.found_drivers.by_index(DRIVER, node)
+        taken_over = [pod for pod in found if self.find_owned("DaemonSet", self.namespace, pod.controller)]
+        return [*self.own_pods.by_index(DRIVER, node), *taken_over]
 
     def driver_sets(self) -> list[dict[str, Any]]:
         """The driver's DaemonSets, one for each pool of nodes."""

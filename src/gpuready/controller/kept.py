@@ -26,7 +26,9 @@ from gpuready.kube.trimmed import (
     Taint,
     decode_pod,
     shared,
+    shared_map,
 )
+from gpuready.operands.driver.digest import shown_config
 
 # So many kinds of node, or of pod, are told apart; beyond that memory grows, and nothing else.
 _KINDS = 1_000
@@ -160,6 +162,17 @@ def decode_own_pod(raw: bytes) -> Pod:
         init_containers=_containers(*map(astuple, pod.init_containers)),
         controller=pod.controller,
     )
+
+
+def decode_found_driver(raw: bytes) -> Pod:
+    """The original's driver pod that was taken over: what it installed stands in its own spec only.
+
+    raises  msgspec.DecodeError
+    """
+    pod = decode_own_pod(raw)
+    shown = shown_config(msgspec.json.decode(raw).get("spec") or {})
+    pod.metadata.labels = shared_map({**pod.metadata.labels, names.DRIVER_CONFIG_LABEL: shown})
+    return pod
 
 
 _NONE: dict[str, str] = {}

@@ -9,7 +9,7 @@ import pytest
 
 from gpuready import names
 from gpuready.api.policy import parse_policy
-from gpuready.controller.kept import decode_own_pod
+from gpuready.controller.kept import decode_found_driver, decode_own_pod
 from gpuready.controller.nodes.driver_pod import asked_version, config_for, driver_trouble
 from gpuready.controller.nodes.summary import DriverSummary
 from gpuready.kube.trimmed import Condition, ContainerStatus, Metadata, Pod
@@ -158,3 +158,74 @@ def test_a_precompiled_drivers_pods_are_compared_with_the_daemonset_of_their_ker
     pod = decode_own_pod(json.dumps({"metadata": meta}).encode())
     assert config_for([pod], sets.get) == "config-of-6.8.0"
     assert config_for([], sets.get) == ""
+
+
+def originals_pod(**container: Any) -> dict[str, Any]:
+    """As the API server shows a pod of the original: without a label of ours."""
+    shown = {
+        "name": "nvidia-driver-ctr",
+        "image": "example.org/driver:570.86.10-ubuntu22.04",
+        "args": ["init"],
+    }
+    return {
+        "metadata": {
+            "name": NAME,
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "labels": {"app": "nvidia-driver-daemonset", "app.kubernetes.io/component": "nvidia-driver"},
+            "ownerReferences": [{"kind": "DaemonSet", "name": "driver", "uid": "u", "controller": True}],
+        },
+        "spec": {"nodeName": "a100", "containers": [{**shown, **container}]},
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+
+
+def driver_set(**container: Any) -> dict[str, Any]:
+    spec = originals_pod(**container)["spec"]
+    labels = {names.DRIVER_CONFIG_LABEL: "of this policy"}
+    return {"spec": {"template": {"metadata": {"labels": labels}, "spec": spec}}}
+
+
+@pytest.mark.parametrize(
+    ("had", "wants", "is_told"),
+    [
+        pytest.param({}, {}, False, id="nothing has changed"),
+        pytest.param(
+            {"env": [{"name": "DRIVER_CONFIG_DIGEST", "value": "the original's"}]},
+            {"env": [{"name": "DRIVER_CONFIG_DIGEST", "value": "ours"}]},
+            False,
+            id="only the digest is another",
+        ),
+        pytest.param({}, {"env": [{"name": "A", "value": "1"}]}, True, id="driver.env"),
+        pytest.param(
+            {"env": [{"name": "KERNEL_MODULE_TYPE", "value": "auto"}]},
+            {"env": [{"name": "KERNEL_MODULE_TYPE", "value": "proprietary"}]},
+            True,
+            id="driver.kernelModuleType",
+        ),
+        pytest.param(
+            {"env": [{"name": "OPEN_KERNEL_MODULES_ENABLED", "value": "true"}]},
+            {
+                "env": [
+                    {"name": "KERNEL_MODULE_TYPE", "value": "open"},
+                    {"name": "OPEN_KERNEL_MODULES_ENABLED", "value": "true"},
+                ]
+            },
+            False,
+            id="open modules as an older release asks for them",
+        ),
+        pytest.param({}, {"args": ["init", "--other"]}, True, id="driver.args"),
+        pytest.param({}, {"image": "example.org/driver:570.86.10-rhel9"}, True, id="another image"),
+        pytest.param({}, {"image": "mirror.example/driver:570.86.10-ubuntu22.04"}, False, id="a mirror"),
+    ],
+)
+def test_a_pod_that_was_taken_over_is_judged_by_what_it_shows(had: Any, wants: Any, is_told: bool) -> None:
+    pod = decode_found_driver(json.dumps(originals_pod(**had)).encode())
+    sets = {"driver": driver_set(**wants)}
+
+    said = trouble(pod, config=config_for([pod], sets.get))
+
+    assert bool(said) is is_told
+    if said:
+        assert said["message"] == (
+            "a100 runs 570.86.10 as an earlier policy had it installed, not as this one"
+        )

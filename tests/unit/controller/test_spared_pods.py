@@ -14,6 +14,7 @@ from gpuready import names
 from gpuready.controller.policy import spared_pods
 from gpuready.controller.policy.spared_pods import is_default, sparing
 from gpuready.kube.compare import Difference, differences
+from gpuready.operands.driver.digest import config_beside, mark_of
 from gpuready.operands.original import scripts
 from gpuready_sim.apiserver.defaults import defaulted
 
@@ -106,6 +107,21 @@ def test_a_driver_that_is_installed_the_same_way_keeps_the_digest_that_the_node_
 
     ours = copy.deepcopy({**live, "spec": copy.deepcopy(spared["spec"])})
     assert digests_in(sparing(desired, ours)) == {"<digest>"}, "and at every later look"
+
+
+@pytest.mark.parametrize("record", [each for each in NAMES if each not in ("P02", "P03")])
+def test_a_driver_pod_of_the_original_shows_that_it_installs_what_ours_does(record, monkeypatch):
+    monkeypatch.setattr(scripts, "does_the_same", spared_pods.does_the_same)
+    pod, ours = (
+        running(record, DRIVER)["spec"]["template"]["spec"],
+        wanted(record)[DRIVER]["spec"]["template"],
+    )
+    pod["volumes"].append({"name": "kube-api-access-x7x2k", "projected": {"sources": []}})  # by the server
+    mark = mark_of({"metadata": {"labels": {"app": DRIVER}}, "spec": pod})
+    assert mark == config_beside(mark, ours) != ""
+
+    pod["containers"][0]["env"].append({"name": "PROXY", "value": "http://proxy.example.com"})
+    assert mark_of({"metadata": {}, "spec": pod}) != config_beside(mark, ours)
 
 
 def test_a_digest_that_somebody_wrote_by_hand_is_put_right():

@@ -14,6 +14,7 @@ from tests.unit.tools.cluster import PCI, meta, node
 from gpuready import names
 from gpuready.api.crd import all_crds
 from gpuready.cli import main
+from gpuready.controller.nodes.summary import decode_gpunode
 from gpuready.controller.policy.plan import key_of
 from gpuready.kube.apply import with_digest
 from gpuready.kube.errors import error_of
@@ -651,6 +652,28 @@ def test_a_driver_installed_as_before_disturbs_nobody_although_its_pod_is_outdat
     assert [(each.fate, each.daemonset) for each in replaced.pods if each.daemonset == DRIVER] == outdated
     assert probed.workloads == ()
     assert [each.trouble for each in replaced.workloads] == [Trouble.MUST_LEAVE_FIRST]
+
+
+def test_the_originals_driver_pod_is_judged_by_what_it_shows() -> None:
+    """It has no label of ours, before the takeover and after it."""
+    present = {names.GPU_PRESENT: "true", names.DEPLOY_DRIVER: "true"}
+    _, look = cluster(gpu_machine(**present), driver={"enabled": True})
+    (live,) = (obj for obj in look.owned if key_of(obj)[::2] == ("DaemonSet", DRIVER))
+    pod = daemon_pod(DRIVER, "gpu-1", "")
+    pod["metadata"]["labels"] = {"app": DRIVER, "app.kubernetes.io/component": "nvidia-driver"}
+    pod["spec"] |= live["spec"]["template"]["spec"]
+    gpu_node = decode_gpunode(
+        json.dumps(
+            {"metadata": {"name": "gpu-1"}, "status": {"driver": {"owner": "container", "version": "1"}}}
+        ).encode()
+    )
+    look = replace(look, pods=[pod, training("gpu-1")], gpu_nodes={"gpu-1": gpu_node})
+
+    probed = foresee(policy(driver={"enabled": True, "startupProbe": {"periodSeconds": 9}}), look)
+    other = foresee(policy(driver={"enabled": True, "env": [{"name": "A", "value": "1"}]}), look)
+
+    assert probed.workloads == ()
+    assert [each.trouble for each in other.workloads] == [Trouble.MUST_LEAVE_FIRST]
 
 
 def test_images_are_named_once_each() -> None:

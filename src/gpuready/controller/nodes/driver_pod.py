@@ -19,6 +19,7 @@ from gpuready.chain.driver import OUTDATED, POD_FAILING
 from gpuready.chain.reporting import STUCK
 from gpuready.controller.nodes.summary import DriverSummary
 from gpuready.kube.trimmed import ContainerStatus, Pod
+from gpuready.operands.driver.digest import config_beside
 
 Row = dict[str, Any]
 _VERSION = re.compile(r":(\d+\.\d+(?:\.\d+)?)(?:-|$)")
@@ -42,9 +43,17 @@ def config_of(daemonset: Mapping[str, Any] | None) -> str:
 
 
 def config_for(pods: Iterable[Pod], find_daemonset: Callable[[str], Mapping[str, Any] | None]) -> str:
-    """The same for these pods: of the DaemonSet that controls them, whatever labels it shares with others."""
-    sets = {pod.controller for pod in pods}
-    return config_of(find_daemonset(sets.pop()) if len(sets) == 1 else None)
+    """What their DaemonSet holds against the mark of the newest; "" = not known.
+
+    It is the one that controls them, whatever labels it shares with others.
+    """
+    known = list(pods)
+    sets = {pod.controller for pod in known}
+    daemonset = find_daemonset(sets.pop()) if len(sets) == 1 else None
+    newest = _newest(known)
+    if daemonset is None or newest is None:
+        return config_of(daemonset)
+    return config_beside(_mark_of(newest), daemonset["spec"].get("template") or {})
 
 
 def driver_trouble(
@@ -61,14 +70,11 @@ def driver_trouble(
     pods       the driver's on this node
     running    what the node says of its driver
     version    that the policy asks for, "" = no particular one
-    config     see `config_of`
+    config     see `config_for`
     before     what was told last: a pod that failed is not well again while it is only being tried anew
     """
-    living = sorted(
-        (pod for pod in pods if not pod.metadata.deleting), key=lambda pod: pod.metadata.creation_timestamp
-    )
-    pod = living[-1] if living else None
-    had = pod.metadata.labels.get(names.DRIVER_CONFIG_LABEL, "") if pod else ""
+    pod = _newest(pods)
+    had = _mark_of(pod) if pod else ""
     is_older = bool(config and had and had != config)
     if pod is not None and (why := _failure_of(pod, before)):
         return _older_failing(node, pod, why) if is_older else _failing(node, pod, running, why)
@@ -81,6 +87,15 @@ def driver_trouble(
             node, pod, f"{node} runs {running.version} as an earlier policy had it installed, not as this one"
         )
     return None
+
+
+def _newest(pods: Iterable[Pod]) -> Pod | None:
+    living = (pod for pod in pods if not pod.metadata.deleting)
+    return max(living, key=lambda pod: pod.metadata.creation_timestamp, default=None)
+
+
+def _mark_of(pod: Pod) -> str:
+    return pod.metadata.labels.get(names.DRIVER_CONFIG_LABEL, "")
 
 
 def _failure_of(pod: Pod, before: Mapping[str, Any] | None) -> str:

@@ -73,6 +73,7 @@ class NodesLoop(Loop):
         caches.nodes.add_handler(self._on_node)
         caches.gpu_nodes.add_handler(self._on_gpu_node)
         caches.own_pods.add_handler(self._on_pod)
+        caches.found_drivers.add_handler(self._on_pod)
         caches.configmaps.add_handler(self._on_configmap)
         caches.owned["DaemonSet"].add_handler(self._on_daemonset)
         current.on_change(self._on_policy)
@@ -150,7 +151,8 @@ class NodesLoop(Loop):
             grant=self._turns.grant_for(node, policy, summary),
         )
         spec = spec_of(node, self._asked_by(policy), summary, inputs)
-        seen = self._caches.own_pods.synced and self._caches.owned["DaemonSet"].synced
+        caches = (self._caches.own_pods, self._caches.found_drivers, self._caches.owned["DaemonSet"])
+        seen = all(cache.synced for cache in caches)
         if summary is not None and not seen:
             # A driver's pod that we may not see says nothing new about its driver.
             told = summary.spec.get("driver") or {}

@@ -8,7 +8,11 @@ from typing import Any
 
 import msgspec
 
+from gpuready import names
 from gpuready.operands.contract import KubeObject
+from gpuready.operands.driver.startup_probe import VOLUME as PROBE_VOLUME
+from gpuready.operands.original.scripts import in_our_words
+from gpuready.operands.site import CA_DIR, CA_VOLUME
 
 DIGEST_ENV = "DRIVER_CONFIG_DIGEST"
 
@@ -25,7 +29,63 @@ def config_digest(containers: Sequence[KubeObject], volumes: Sequence[KubeObject
     """
     decisive = [_decisive(each) for each in containers]
     files = sorted((volume for volume in volumes if "hostPath" not in volume), key=lambda each: each["name"])
-    text = msgspec.json.encode({"containers": decisive, "files": files}, order="deterministic")
+    return _hash_of({"containers": decisive, "files": files})
+
+
+def shown_config(pod: Mapping[str, Any]) -> str:
+    """What a pod's spec shows of the way in which it installs its driver; for those without a mark of ours.
+
+    Two specs that install alike show the same, whoever has written them: a pod of the original that was taken
+    over, and the template by which its successor will be made. Never equal to a mark of ours.
+
+    A site's mirror and certificates, and where the host's root is, are laid over finished containers,
+    sometimes by an admission controller: another registry with the same image and tag shows the same.
+    """
+    containers = {each["name"]: _shown(_untold(each)) for each in pod.get("containers") or ()}
+    files = {
+        each["name"]: _file(each)
+        for each in pod.get("volumes") or ()
+        if each["name"] not in (PROBE_VOLUME, CA_VOLUME) and ("configMap" in each or "secret" in each)
+    }
+    return _SHOWN + _hash_of({"containers": containers, "files": files})
+
+
+def config_beside(mark: str, template: Mapping[str, Any]) -> str:
+    """What a DaemonSet's pod template holds against the mark of one of its pods; "" = not known."""
+    if mark.startswith(_SHOWN):
+        return shown_config(template.get("spec") or {})
+    labels = (template.get("metadata") or {}).get("labels") or {}
+    return str(labels.get(names.DRIVER_CONFIG_LABEL) or "")
+
+
+def mark_of(pod: Mapping[str, Any]) -> str:
+    """How this pod installed its driver: as our label says, or as it shows itself."""
+    labels = pod["metadata"].get("labels") or {}
+    return str(labels.get(names.DRIVER_CONFIG_LABEL) or "") or shown_config(pod.get("spec") or {})
+
+
+_SHOWN = "shown-"
+
+
+def _shown(container: Mapping[str, Any]) -> KubeObject:
+    """Releases before 25.3 have one variable for open modules, and none for the driver image's own choice."""
+    decisive = _decisive(container)
+    env = {
+        name: value
+        for name, value in decisive["env"]
+        if name != "HOST_ROOT" and not value.startswith(f"{CA_DIR}/")
+    }
+    if env.pop("OPEN_KERNEL_MODULES_ENABLED", "") == "true":
+        env.setdefault("KERNEL_MODULE_TYPE", "open")
+    if env.get("KERNEL_MODULE_TYPE") == "auto":
+        del env["KERNEL_MODULE_TYPE"]
+    args = [in_our_words(each) for each in container.get("args") or ()]
+    image = decisive.get("image", "").rpartition("/")[2]
+    return {**decisive, "image": image, "args": args, "env": sorted(env.items())}
+
+
+def _hash_of(decisive: KubeObject) -> str:
+    text = msgspec.json.encode(decisive, order="deterministic")
     return hashlib.sha256(text).hexdigest()[:16]
 
 

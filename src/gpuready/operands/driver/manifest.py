@@ -24,7 +24,7 @@ from gpuready.operands.daemonset import (
 from gpuready.operands.driver import host_files, startup_probe
 from gpuready.operands.driver.digest import config_digest, told
 from gpuready.operands.driver.host_files import Files
-from gpuready.operands.driver.pools import Pool, app_of, name_of, pools_of
+from gpuready.operands.driver.pools import COMPONENT, COMPONENT_LABEL, MARKS, Pool, app_of, name_of, pools_of
 
 ACCOUNT = "nvidia-driver"
 POOL_LABEL = "nvidia.com/node.os-version"
@@ -56,7 +56,7 @@ def _daemonset(policy: ClusterPolicy, view: ClusterView, pool: Pool, name: str) 
         node_selector={names.DEPLOY_DRIVER: "true", **pool.selector},
         service_account=ACCOUNT,
         labels={
-            "app.kubernetes.io/component": "nvidia-driver",
+            **MARKS,
             "nvidia.com/precompiled": "true" if pool.kernel else "false",
             POOL_LABEL: pool.os_tag,
             names.DRIVER_CONFIG_LABEL: digest,  # tells the controller which pods are of an earlier policy
@@ -120,9 +120,7 @@ def forget_ready_file() -> list[str]:
 def one_driver_per_node() -> KubeObject:
     term = {
         "labelSelector": {
-            "matchExpressions": [
-                {"key": "app.kubernetes.io/component", "operator": "In", "values": ["nvidia-driver"]}
-            ]
+            "matchExpressions": [{"key": COMPONENT_LABEL, "operator": "In", "values": [COMPONENT]}]
         },
         "topologyKey": "kubernetes.io/hostname",
     }

@@ -17,7 +17,7 @@ from gpuready.operands.driver import host_files, sidecars, startup_probe
 from gpuready.operands.driver.digest import config_digest, told
 from gpuready.operands.driver.host_files import Files
 from gpuready.operands.driver.manifest import POOL_LABEL, one_driver_per_node
-from gpuready.operands.driver.pools import BASE_NAME, Pool, app_of, name_of, pools_of
+from gpuready.operands.driver.pools import BASE_NAME, MARKS, Pool, app_of, name_of, pools_of
 from gpuready.operands.original.access import READ, USE_PRIVILEGED, account, rule
 from gpuready.operands.original.containers import (
     DIRECTORY,
@@ -39,7 +39,6 @@ from gpuready.operands.original.pods import Pod, daemonset
 from gpuready.operands.original.validation import HOST_READ_ONLY, validations_volume
 
 ACCOUNT = "nvidia-driver"
-COMPONENT = {"app.kubernetes.io/component": "nvidia-driver"}
 ACCESS = Access(
     in_namespace=(USE_PRIVILEGED,),
     in_cluster=(
@@ -56,7 +55,7 @@ def objects(policy: ClusterPolicy, view: ClusterView) -> list[KubeObject]:
     pools = pools_of(view, by_kernel=policy.spec.driver.use_precompiled)
     return [
         *account(ACCOUNT, ACCESS, view),
-        startup_probe.config(view, {"app": BASE_NAME, **COMPONENT}),
+        startup_probe.config(view, {"app": BASE_NAME, **MARKS}),
         *(_daemonset(policy, view, pool, name_of(pool, pools, view)) for pool in pools),
     ]
 
@@ -73,7 +72,7 @@ def _daemonset(policy: ClusterPolicy, view: ClusterView, pool: Pool, name: str) 
         account=ACCOUNT,
         scc="nvidia-driver",
         marks={
-            **COMPONENT,
+            **MARKS,
             "nvidia.com/precompiled": "true" if pool.kernel else "false",
             POOL_LABEL: pool.os_tag,
             names.DRIVER_CONFIG_LABEL: digest,

@@ -14,6 +14,9 @@ from gpuready.api import images
 from gpuready.operands.contract import ClusterView, NodeFacts
 
 BASE_NAME = "nvidia-driver-daemonset"
+# What all driver pods carry, ours and the original's.
+COMPONENT_LABEL, COMPONENT = "app.kubernetes.io/component", "nvidia-driver"
+MARKS = {COMPONENT_LABEL: COMPONENT}
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from gpuready.operands.contract import ClusterView, KubeObject
 
 CONFIG = "nvidia-driver-startup-probe"
 SCRIPT = "startup-probe.sh"
-_VOLUME = "driver-startup-probe-script"
+VOLUME = "driver-startup-probe-script"
 
 
 def config(view: ClusterView, labels: dict[str, str] | None = None) -> KubeObject:
@@ -18,11 +18,11 @@ def config(view: ClusterView, labels: dict[str, str] | None = None) -> KubeObjec
 
 
 def volume() -> KubeObject:
-    return {"name": _VOLUME, "configMap": {"name": CONFIG, "defaultMode": 0o755}}
+    return {"name": VOLUME, "configMap": {"name": CONFIG, "defaultMode": 0o755}}
 
 
 def mount() -> KubeObject:
-    return {"name": _VOLUME, "mountPath": f"/usr/local/bin/{SCRIPT}", "subPath": SCRIPT}
+    return {"name": VOLUME, "mountPath": f"/usr/local/bin/{SCRIPT}", "subPath": SCRIPT}
 
 
 def probe(standard: dict[str, int], asked: Probe) -> KubeObject:

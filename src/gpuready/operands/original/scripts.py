@@ -61,3 +61,8 @@ _OF_THE_ORIGINAL: Mapping[str, frozenset[str]] = {
 def does_the_same(ours: str, text: str) -> bool:
     """Whether `text` is a release's of the original in the place of this text of ours."""
     return hashlib.sha256(text.encode()).hexdigest() in _OF_THE_ORIGINAL.get(ours, ())
+
+
+def in_our_words(text: str) -> str:
+    """Our text in the place of a release's of the original; any other text as it is."""
+    return next((ours for ours in _OF_THE_ORIGINAL if does_the_same(ours, text)), text)

@@ -18,6 +18,7 @@ from gpuready.api.policy import find_unknown_fields
 from gpuready.api.skew import find_skew
 from gpuready.chain.wording import counted
 from gpuready.controller.election import is_originals
+from gpuready.controller.kept import decode_found_driver
 from gpuready.controller.nodes.asked import Asked
 from gpuready.controller.nodes.desired import ConfigSource
 from gpuready.controller.policy import pruning
@@ -30,7 +31,7 @@ from gpuready.controller.schemas import problem_of
 from gpuready.kube.lease import Record
 from gpuready.kube.trimmed import Pod, decode_pod
 from gpuready.operands.contract import ClusterView
-from gpuready.operands.driver.pools import BASE_NAME
+from gpuready.operands.driver.pools import BASE_NAME, COMPONENT, COMPONENT_LABEL
 from gpuready.operands.node_agent import manifest as node_agent
 from gpuready.operands.toolkit.operand import OPERAND as TOOLKIT
 from gpuready.tools.plan import nodes, objects, pods
@@ -134,8 +135,8 @@ def _namespace_labels(policy: ClusterPolicy, look: Look) -> dict[str, str | None
 def _surroundings(policy: ClusterPolicy, look: Look) -> Surroundings:
     by_node: dict[str, list[Pod]] = {}
     for pod in look.own_pods:
-        if (pod["metadata"].get("labels") or {}).get(names.OPERAND_LABEL) == pods.DRIVER:
-            read = decode_pod(msgspec.json.encode(pod))
+        read = _driver_pod(pod, look)
+        if read is not None:
             by_node.setdefault(read.node_name, []).append(read)
     # Where nobody can look, a host without a driver is the likeliest; `_remarks` says so.
     return Surroundings(
@@ -147,6 +148,17 @@ def _surroundings(policy: ClusterPolicy, look: Look) -> Surroundings:
         ],
         assumed_driver="none" if look.offline else "",
     )
+
+
+def _driver_pod(pod: Object, look: Look) -> Pod | None:
+    """As the controller's caches would show it: ours, or the original's where its DaemonSet is ours then."""
+    labels = pod["metadata"].get("labels") or {}
+    if labels.get(names.OPERAND_LABEL) == pods.DRIVER:
+        return decode_pod(msgspec.json.encode(pod))
+    if names.OPERAND_LABEL in labels or labels.get(COMPONENT_LABEL) != COMPONENT:
+        return None
+    read = decode_found_driver(msgspec.json.encode(pod))
+    return read if look.find_live(("DaemonSet", look.namespace, read.controller)) else None
 
 
 def _config_source(policy: ClusterPolicy, look: Look) -> ConfigSource | None:

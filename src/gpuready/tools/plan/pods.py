@@ -9,9 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpuready import names
-from gpuready.controller.nodes.driver_pod import config_of
 from gpuready.controller.policy.pruning import operand_of
+from gpuready.operands.driver.digest import config_beside, mark_of
 from gpuready.tools import placement
 from gpuready.tools.operand_pods import node_of
 from gpuready.tools.placement import Object, name_of
@@ -105,8 +104,9 @@ def _trouble_of(change: PodChange, daemonset: DaemonSetOutlook, pod: Object | No
         return Trouble.LOSES_DRIVER
     if change.fate is not PodFate.OUTDATED or pod is None:
         return None
-    had = placement.labels_of(pod).get(names.DRIVER_CONFIG_LABEL, "")
-    return Trouble.MUST_LEAVE_FIRST if had != config_of(daemonset.desired) else None
+    had = mark_of(pod)
+    template = (daemonset.desired or {}).get("spec", {}).get("template") or {}
+    return Trouble.MUST_LEAVE_FIRST if had != config_beside(had, template) else None
 
 
 def _by_pod(held: Mapping[str, Sequence[tuple[str, int]]]) -> dict[str, dict[str, int]]:

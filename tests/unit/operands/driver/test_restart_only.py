@@ -16,7 +16,9 @@ from gpuready import names
 from gpuready.api.crd import all_crds
 from gpuready.api.policy import parse_policy
 from gpuready.operands.contract import ClusterView, NodeFacts
+from gpuready.operands.driver.digest import shown_config
 from gpuready.operands.driver.operand import OPERAND
+from gpuready.operands.site import fitted
 
 Object = dict[str, Any]
 PAGE = Path(__file__).parents[4] / "docs/reference/driver-changes.md"
@@ -119,10 +121,9 @@ def changed(spec: Object, path: str, value: Any) -> Object:
 
 
 def template_of(spec: Object) -> Object:
-    (daemonset,) = [
-        obj for obj in OPERAND.objects(parse_policy({"spec": spec}), VIEW) if obj["kind"] == "DaemonSet"
-    ]
-    template: Object = daemonset["spec"]["template"]
+    policy = parse_policy({"spec": spec})
+    (daemonset,) = [obj for obj in OPERAND.objects(policy, VIEW) if obj["kind"] == "DaemonSet"]
+    template: Object = fitted(daemonset, policy)["spec"]["template"]
     return template
 
 
@@ -137,6 +138,23 @@ def outcome_of(path: str, schema: Object) -> str:
     if before["metadata"]["labels"] != after["metadata"]["labels"]:
         return REINSTALLS
     return NEXT_POD if before != after else NOTHING
+
+
+@pytest.mark.parametrize(("path", "schema"), fields(), ids=[path for path, _ in fields()])
+def test_a_pod_shows_what_installs_a_driver_anew_and_nothing_else(path: str, schema: Object) -> None:
+    """The original's pods carry no digest of ours: what they were told stands in their spec.
+
+    A registry may be a mirror that somebody wrote into the pod.
+    """
+    base = copy.deepcopy(BASE)
+    for other in WITHOUT.get(path, ()):
+        base = changed(base, other, {})
+    value = another_value(path, schema)
+    if value is None:
+        return
+    before, after = (template_of(spec)["spec"] for spec in (base, changed(base, path, value)))
+    is_shown = documented()[path] == REINSTALLS and not path.endswith(".repository")
+    assert (shown_config(before) != shown_config(after)) == is_shown
 
 
 def documented() -> dict[str, str]:
@@ -164,13 +182,21 @@ def test_what_is_not_the_drivers_own_never_installs_it_anew() -> None:
             "tolerations": [{"operator": "Exists", "key": "team"}],
             "priorityClassName": "other",
         },
-        "gpuready": {"registry": "mirror.example.com", "imagePullSecrets": ["other"], "images": "own"},
+        "gpuready": {
+            "registry": "mirror.example.com",
+            "imagePullSecrets": ["other"],
+            "certConfig": {"name": "other"},
+            "images": "own",
+        },
+        "hostPaths": {"rootFS": "/host"},
         "validator": {"version": "v2"},
         "toolkit": {"version": "v2"},
         "mig": {"strategy": "mixed"},
     }
     label = names.DRIVER_CONFIG_LABEL
     bare = {"driver": {**IMAGE, "env": [{"name": "A", "value": "1"}]}}
-    before = template_of(bare)["metadata"]["labels"][label]
+    before = template_of(bare)
     for block, settings in others.items():
-        assert template_of({**bare, block: settings})["metadata"]["labels"][label] == before, block
+        after = template_of({**bare, block: settings})
+        assert after["metadata"]["labels"][label] == before["metadata"]["labels"][label], block
+        assert shown_config(after["spec"]) == shown_config(before["spec"]), block

@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from gpuready import names
-from gpuready.commands import Seconds, gpuready
+from gpuready.commands import gpuready
+from gpuready.commands.options import Seconds
 from gpuready.controller import main as controller
 from gpuready.controller.election import Leadership, elects_by_default, identity, is_originals
 from gpuready.errors import UsageError

@@ -1,200 +1,30 @@
-"""`gpuready plan`: what is typed, what is printed, and the cases that a simulated cluster does not show."""
+"""`gpuready plan`: what follows from a policy in cases that a simulated cluster does not show."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.tools.cluster import PCI, meta, node
+from tests.unit.tools.planned import (
+    PLUGIN,
+    Object,
+    cluster,
+    gpu_machine,
+    policy,
+)
 
 from gpuready import names
 from gpuready.api.crd import all_crds
-from gpuready.cli import main
-from gpuready.controller.nodes.summary import decode_gpunode
 from gpuready.controller.policy.plan import key_of
-from gpuready.kube.apply import with_digest
 from gpuready.kube.errors import error_of
 from gpuready.tools.files import beside_in
 from gpuready.tools.plan import look as looks
-from gpuready.tools.plan import pods
-from gpuready.tools.plan.forecast import Fate, Forecast, PodFate, Trouble
-from gpuready.tools.plan.foresee import foresee, wanted_objects
-from gpuready.tools.plan.look import Look
-from gpuready.tools.plan.pods import DaemonSetOutlook, pod_changes
+from gpuready.tools.plan.forecast import Fate, Forecast, PodFate
+from gpuready.tools.plan.foresee import foresee
 from gpuready.tools.plan.text import text_of
-
-Object = dict[str, Any]
-OFF = {block: {"enabled": False} for block in ("toolkit", "dcgm", "dcgmExporter", "migManager")}
-UBUNTU = {names.OS_ID_LABEL: "ubuntu", names.OS_VERSION_LABEL: "22.04"}
-PLUGIN, DRIVER = "nvidia-device-plugin-daemonset", "nvidia-driver-daemonset"
-TEAM_TAINT = {"key": "team", "value": "ml", "effect": "NoSchedule"}
-
-
-def policy(name: str = "cluster-policy", *, metadata: Mapping[str, Any] = {}, **spec: Any) -> Object:
-    off = {**OFF, "driver": {"enabled": False}}
-    return {
-        "apiVersion": "nvidia.com/v1",
-        "kind": "ClusterPolicy",
-        "metadata": {"name": name, **metadata},
-        "spec": {**off, **spec},
-    }
-
-
-def gpu_machine(name: str = "gpu-1", **labels: str) -> Object:
-    """As node feature discovery has labelled it; nobody of ours was there yet."""
-    return node(name, labels={PCI: "true", **UBUNTU, **labels})
-
-
-def cluster(*nodes: Object, pods: list[Object] | None = None, **spec: Any) -> tuple[Object, Look]:
-    """A cluster in which the policy is in force, and that policy."""
-    raw = policy(metadata={"uid": "u-1", "creationTimestamp": "2026-01-01T00:00:00Z"}, **spec)
-    bare = Look("gpu-operator", policies=[raw], nodes=nodes or (gpu_machine(),))
-    owned = [with_digest(obj) for obj in wanted_objects(raw, bare)]
-    return policy(**spec), replace(bare, owned=owned, pods=pods or [])
-
-
-def daemon_pod(daemonset: str, node_name: str, operand: str, **labels: str) -> Object:
-    owner = {"kind": "DaemonSet", "name": daemonset, "uid": "d", "controller": True}
-    own = {names.OPERAND_LABEL: operand, "app": daemonset, **labels}
-    metadata = meta(f"{daemonset}-{node_name}", own, namespace="gpu-operator", ownerReferences=[owner])
-    return {"metadata": metadata, "spec": {"nodeName": node_name}, "status": {"phase": "Running"}}
-
-
-def training(node_name: str, gpus: int = 2) -> Object:
-    container = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}
-    spec = {"nodeName": node_name, "containers": [container]}
-    return {"metadata": meta("training", namespace="ml"), "spec": spec, "status": {"phase": "Running"}}
-
-
-def named(forecast: Forecast, fate: Fate) -> set[str]:
-    return {f"{each.kind}/{each.name}" for each in forecast.of_fate(fate)}
-
-
-# --- the command ------------------------------------------------------------------------------------------
-
-
-NODES = """\
-kind: NodeList
-items:
-- kind: Node
-  metadata:
-    name: gpu-1
-    labels:
-      feature.node.kubernetes.io/pci-10de.present: "true"
-      feature.node.kubernetes.io/system-os_release.ID: ubuntu
-      feature.node.kubernetes.io/system-os_release.VERSION_ID: "22.04"
-      kubernetes.io/os: linux
-- kind: Node
-  metadata: {name: cpu-1, labels: {kubernetes.io/os: linux}}
-"""
-
-
-def files(tmp_path: Path, raw: Object, nodes: str = NODES) -> list[str]:
-    (tmp_path / "policy.yaml").write_text(json.dumps(raw))
-    (tmp_path / "nodes.yaml").write_text(nodes)
-    return ["plan", "-f", str(tmp_path / "policy.yaml"), "--nodes", str(tmp_path / "nodes.yaml")]
-
-
-def test_without_a_cluster_it_tells_what_an_empty_one_would_get(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    typed = files(tmp_path, policy(gfd={"enabled": False}, psp={"enabled": True}))
-
-    code = main([*typed, "--own-image", "registry.example/gpuready:1"])
-
-    assert code == 1
-    told = capsys.readouterr().out.splitlines()
-    assert [line for line in told if line in EXPECTED] == EXPECTED
-    assert told[-1].endswith("9 labels on 1 node, 1 GPUNode created, no workload is touched")
-
-
-EXPECTED = [
-    "start   gpuready-node-agent  on gpu-1, cpu-1",
-    "start   nvidia-device-plugin-daemonset  on gpu-1",
-    "create  device-plugin  ServiceAccount nvidia-device-plugin, DaemonSet nvidia-device-plugin-daemonset",
-    "label   gpu-1  by the operator",
-    "          nvidia.com/gpu.deploy.device-plugin=true",
-    "          nvidia.com/gpu.present=true",
-    "create  GPUNode gpu-1",
-    "run     device-plugin  gpuready's: registry.example/gpuready:1",
-    "ignore  spec.psp  deprecated, ignored as in the original",
-    "note    1 node: nobody may have looked for GPUs there; what the node agent finds decides about more "
-    "labels, GPUNodes and pods",
-    "note    no cluster was looked at: hosts are taken to have no driver, and nothing to be there",
-]
-
-
-def test_a_node_that_the_agent_has_left_alone_is_no_unseen_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    labelled = NODES.replace(
-        "    name: gpu-1", '    name: gpu-1\n    annotations: {gpuready.dev/agent-labels: "{}"}'
-    )
-    ready = "{type: Ready, status: 'True', lastTransitionTime: '2026-01-01T00:00:00Z', lastHeartbeatTime: '"
-    heard = f"  status: {{conditions: [{ready}2026-01-02T00:00:00Z'}}]}}\n"
-
-    main(files(tmp_path, policy(), labelled + heard))
-
-    assert "nobody may have looked" not in capsys.readouterr().out
-
-
-def test_json_has_the_same_facts_under_the_names_of_the_api(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code = main([*files(tmp_path, policy()), "-o", "json"])
-
-    found = json.loads(capsys.readouterr().out)
-    assert code == 1
-    assert {"kind": "DaemonSet", "name": PLUGIN}.items() <= found["objects"]["created"][-1].items()
-    assert {"daemonSet": PLUGIN, "operand": "device-plugin", "node": "gpu-1"} in found["pods"]["starts"]
-    (labels,) = found["nodeLabels"]
-    assert (labels["node"], labels["by"], labels["labels"][names.GPU_PRESENT]) == (
-        "gpu-1",
-        "operator",
-        "true",
-    )
-    assert [row["node"] for row in found["gpuNodes"]] == ["gpu-1"]
-    assert found["workloads"] == found["problems"] == []
-
-
-@pytest.mark.parametrize(
-    ("raw", "nodes", "said"),
-    [
-        pytest.param({"apiVersion": "v1", "kind": "Pod"}, NODES, "v1 Pod", id="no policy"),
-        pytest.param(policy(), "kind: Pod", "no list of Nodes", id="no nodes"),
-        pytest.param(
-            policy(), "- metadata: {name: [x]}", "is not as the API has it", id="a node that cannot be"
-        ),
-    ],
-)
-def test_it_exits_2_when_it_could_not_look(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], raw: Object, nodes: str, said: str
-) -> None:
-    assert main(files(tmp_path, raw, nodes)) == 2
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert said in shown.err
-
-
-def test_a_server_that_does_not_answer_exits_2_in_three_lines(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
-    server = {"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}
-    config = {"current-context": "c", "contexts": [context], "clusters": [server]}
-    (tmp_path / "kubeconfig").write_text(json.dumps({**config, "users": [{"name": "u", "user": {}}]}))
-    typed = files(tmp_path, policy())[:3]
-
-    assert main([*typed, "--kubeconfig", str(tmp_path / "kubeconfig")]) == 2
-
-    told = capfd.readouterr().err.splitlines()
-    assert len(told) == 3
-    assert "did not answer" in told[0]
-
 
 # --- which policy, and is it followed ---------------------------------------------------------------------
 
@@ -388,44 +218,6 @@ def test_a_strangers_object_that_says_the_same_is_left_as_it_is() -> None:
     assert (forecast.objects, forecast.obstacles) == ((), ())
 
 
-# --- nodes from a file ------------------------------------------------------------------------------------
-
-
-def test_a_host_that_is_labelled_as_having_a_driver_gets_none(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    machine = gpu_machine(**{names.DEPLOY_DRIVER: names.DRIVER_PRE_INSTALLED, names.GPU_PRESENT: "true"})
-    note = json.dumps({names.DEPLOY_DRIVER: names.DRIVER_PRE_INSTALLED, names.GPU_PRESENT: "true"})
-    machine["metadata"]["annotations"] = {names.CONTROLLER_LABELS_ANNOTATION: note}
-    listed = json.dumps({"kind": "NodeList", "items": [{"kind": "Node", **machine}]})
-    typed = files(tmp_path, policy(driver={"enabled": True}), listed)
-
-    main([*typed, "-o", "json"])
-    planned = json.loads(capsys.readouterr().out)
-
-    driver = next(row for row in planned["operands"] if row["name"] == "driver")
-    assert driver["images"] == []
-    assert all(names.DEPLOY_DRIVER not in row["labels"] for row in planned["nodeLabels"])
-
-
-@pytest.mark.parametrize("label", [None, "true", "false", names.DRIVER_PRE_INSTALLED, "paused-for-upgrade"])
-def test_plan_and_images_speak_of_the_same_images(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], label: str | None
-) -> None:
-    labels = {names.DEPLOY_DRIVER: label} if label else {}
-    machines = [gpu_machine("a", **labels), gpu_machine("b", **{names.OS_VERSION_LABEL: "24.04"})]
-    listed = json.dumps({"kind": "NodeList", "items": [{"kind": "Node", **each} for each in machines]})
-    asked = policy(driver={"enabled": True, "repoConfig": {"configMapName": "mine"}})
-    typed = files(tmp_path, asked, listed)
-
-    main([*typed, "-o", "json"])
-    planned = {image for row in json.loads(capsys.readouterr().out)["operands"] for image in row["images"]}
-    main(["images", *typed[1:], "-o", "names"])
-    pulled = set(capsys.readouterr().out.split())
-
-    assert planned == pulled
-
-
 # --- objects ----------------------------------------------------------------------------------------------
 
 
@@ -529,157 +321,6 @@ class Lists:
     async def get(self, resource: Any, name: str, namespace: Any = None) -> Object:
         self._check(resource)
         raise error_of(404, {"message": name, "reason": "NotFound"})
-
-
-# --- pods and workloads -----------------------------------------------------------------------------------
-
-
-def daemonset(on_delete: bool = False, **spec: Any) -> Object:
-    pod = {"nodeSelector": {names.GPU_PRESENT: "true"}, **spec}
-    strategy = {"type": "OnDelete" if on_delete else "RollingUpdate"}
-    return {
-        "kind": "DaemonSet",
-        "metadata": {"name": PLUGIN, "labels": {names.OPERAND_LABEL: "device-plugin"}},
-        "spec": {"template": {"spec": pod}, "updateStrategy": strategy},
-    }
-
-
-TOLERANT = [{"key": "team", "operator": "Exists"}]
-
-
-@pytest.mark.parametrize(
-    ("desired", "renewed", "runs", "taints", "fate"),
-    [
-        pytest.param(daemonset(), True, True, [], PodFate.RESTARTS, id="another template"),
-        pytest.param(daemonset(), False, True, [], None, id="the same template"),
-        pytest.param(daemonset(on_delete=True), True, True, [], PodFate.OUTDATED, id="replaced by hand only"),
-        pytest.param(daemonset(), False, False, [], PodFate.STARTS, id="a node that had none"),
-        pytest.param(None, False, True, [], PodFate.STOPS, id="the DaemonSet goes"),
-        pytest.param(None, False, False, [], None, id="it was not there"),
-        pytest.param(daemonset(), False, False, [TEAM_TAINT], None, id="a taint keeps it away"),
-        pytest.param(daemonset(), False, True, [TEAM_TAINT], None, id="a taint that came later leaves it"),
-        pytest.param(daemonset(), True, True, [TEAM_TAINT], PodFate.STOPS, id="its successor may not start"),
-        pytest.param(
-            daemonset(tolerations=TOLERANT), True, False, [TEAM_TAINT], PodFate.STARTS, id="tolerated now"
-        ),
-        pytest.param(
-            daemonset(nodeSelector={"x": "y"}), False, True, [], PodFate.STOPS, id="selects other nodes now"
-        ),
-    ],
-)
-def test_what_becomes_of_a_pod(
-    desired: Object | None, renewed: bool, runs: bool, taints: list[Object], fate: PodFate | None
-) -> None:
-    there = [daemon_pod(PLUGIN, "gpu-1", "device-plugin")] if runs else []
-    outlook = DaemonSetOutlook(PLUGIN, "device-plugin", desired, renewed)
-
-    changes = pod_changes([outlook], [node("gpu-1", gpus=8, taints=taints)], there)
-
-    assert [each.fate for each in changes] == ([fate] if fate else [])
-
-
-def test_pods_that_waited_for_their_deletion_restart_once_that_is_not_asked_for_any_more() -> None:
-    """Of OnDelete's pods those of an earlier template, and none behind a taint that came later."""
-    raw, seen = cluster(*map(gpu_machine, "abc"), daemonsets={"updateStrategy": "OnDelete"})
-    agent = looks.node_agent.DAEMONSET
-    revisions = {PLUGIN: "new"}
-    hashes = {"a": "old", "b": "new", "c": "old"}
-    made = [
-        daemon_pod(PLUGIN, name, "device-plugin", **{"controller-revision-hash": revision})
-        for name, revision in hashes.items()
-    ]
-    made += [daemon_pod(agent, name, "node-agent") for name in hashes]
-    seen.nodes[2]["spec"]["taints"] = [TEAM_TAINT]
-    seen = replace(seen, pods=made, revisions=revisions)
-
-    changed = foresee({**raw, "spec": {**raw["spec"], "daemonsets": {}}}, seen)
-
-    fates = {(pod.fate, pod.node) for pod in changed.pods if pod.daemonset == PLUGIN}
-    assert fates == {(PodFate.RESTARTS, "a"), (PodFate.STOPS, "c")}
-    assert not [pod for pod in foresee(raw, seen).pods if pod.daemonset == PLUGIN], "they go on waiting"
-
-
-def test_where_the_toolkit_begins_anew_a_runtime_may_restart_and_that_is_said() -> None:
-    raw, seen = cluster(toolkit={"enabled": True})
-    said = "1 node: a container runtime whose configuration the toolkit then changes is restarted"
-
-    assert any(each.startswith(said) for each in foresee(raw, seen).remarks)
-    made = [daemon_pod("nvidia-container-toolkit-daemonset", "gpu-1", "toolkit")]
-    assert not any("runtime" in each for each in foresee(raw, replace(seen, pods=made)).remarks)
-
-
-def test_the_labels_of_the_namespace_are_told() -> None:
-    raw, seen = cluster(psa={"enabled": True})
-    level = "pod-security.kubernetes.io/enforce"
-    there = {"metadata": {"name": "gpu-operator", "labels": {level: "baseline"}}}
-
-    told = text_of(foresee(raw, replace(seen, own_namespace=there)))
-
-    assert "label   the operator's namespace  by the operator" in told
-    assert f"          {level}=privileged" in told
-    assert "3 labels on the namespace" in told.splitlines()[-1]
-
-
-def test_a_driver_that_is_switched_off_is_taken_from_the_pods_that_use_it() -> None:
-    present = {names.GPU_PRESENT: "true", names.DEPLOY_DRIVER: "true"}
-    there = [daemon_pod(DRIVER, "gpu-1", "driver"), training("gpu-1"), training("elsewhere")]
-    _, look = cluster(gpu_machine(**present), pods=there, driver={"enabled": True})
-
-    forecast = foresee(policy(), look)
-
-    assert f"DaemonSet/{DRIVER}" in named(forecast, Fate.PRUNED)
-    (workload,) = forecast.workloads
-    assert (workload.pod, workload.holds) == ("ml/training", {"nvidia.com/gpu": 2})
-    assert workload.trouble is Trouble.LOSES_DRIVER
-    told = text_of(forecast)
-    assert told.startswith("DISTURB ml/training (2 nvidia.com/gpu)  the driver's pod on gpu-1 is taken away")
-    assert told.endswith("1 workload disturbed")
-
-
-def test_a_driver_installed_as_before_disturbs_nobody_although_its_pod_is_outdated() -> None:
-    present = {names.GPU_PRESENT: "true", names.DEPLOY_DRIVER: "true"}
-    _, look = cluster(gpu_machine(**present), driver={"enabled": True})
-    (live,) = (obj for obj in look.owned if key_of(obj)[::2] == ("DaemonSet", DRIVER))
-    digest = live["spec"]["template"]["metadata"]["labels"][names.DRIVER_CONFIG_LABEL]
-    pod = daemon_pod(DRIVER, "gpu-1", "driver", **{names.DRIVER_CONFIG_LABEL: digest})
-    look = replace(look, pods=[pod, training("gpu-1")])
-
-    probed = foresee(policy(driver={"enabled": True, "startupProbe": {"periodSeconds": 9}}), look)
-    replaced = foresee(policy(driver={"enabled": True, "version": "570.124.06"}), look)
-
-    outdated = [(PodFate.OUTDATED, DRIVER)]
-    assert [(each.fate, each.daemonset) for each in probed.pods if each.daemonset == DRIVER] == outdated
-    assert [(each.fate, each.daemonset) for each in replaced.pods if each.daemonset == DRIVER] == outdated
-    assert probed.workloads == ()
-    assert [each.trouble for each in replaced.workloads] == [Trouble.MUST_LEAVE_FIRST]
-
-
-def test_the_originals_driver_pod_is_judged_by_what_it_shows() -> None:
-    """It has no label of ours, before the takeover and after it."""
-    present = {names.GPU_PRESENT: "true", names.DEPLOY_DRIVER: "true"}
-    _, look = cluster(gpu_machine(**present), driver={"enabled": True})
-    (live,) = (obj for obj in look.owned if key_of(obj)[::2] == ("DaemonSet", DRIVER))
-    pod = daemon_pod(DRIVER, "gpu-1", "")
-    pod["metadata"]["labels"] = {"app": DRIVER, "app.kubernetes.io/component": "nvidia-driver"}
-    pod["spec"] |= live["spec"]["template"]["spec"]
-    gpu_node = decode_gpunode(
-        json.dumps(
-            {"metadata": {"name": "gpu-1"}, "status": {"driver": {"owner": "container", "version": "1"}}}
-        ).encode()
-    )
-    look = replace(look, pods=[pod, training("gpu-1")], gpu_nodes={"gpu-1": gpu_node})
-
-    probed = foresee(policy(driver={"enabled": True, "startupProbe": {"periodSeconds": 9}}), look)
-    other = foresee(policy(driver={"enabled": True, "env": [{"name": "A", "value": "1"}]}), look)
-
-    assert probed.workloads == ()
-    assert [each.trouble for each in other.workloads] == [Trouble.MUST_LEAVE_FIRST]
-
-
-def test_images_are_named_once_each() -> None:
-    one = daemonset(containers=[{"image": "a"}, {"image": "b"}], initContainers=[{"image": "a"}])
-
-    assert pods.images_of([one, {"kind": "ConfigMap", "metadata": {"name": "c"}}]) == ("a", "b")
 
 
 # --- nodes ------------------------------------------------------------------------------------------------

@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from tests.sim.fault_cluster import KINDS, FaultCluster, fault_cluster
-from tests.sim.faulty_proxy import (
-    Fault,
+from tests.sim.faults import (
     answers,
     closes_after,
     cut_after,
@@ -38,6 +37,7 @@ from tests.sim.faulty_proxy import (
     refuses,
     silent,
 )
+from tests.sim.faulty_proxy import Fault
 from tests.sim.operator_cluster import expect_no_writes, quiet
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(3600)]

@@ -17,7 +17,8 @@ import pytest
 import pytest_asyncio
 from tests.sim import node_cluster
 from tests.sim.fault_cluster import FaultCluster, fault_cluster, message_of, removed
-from tests.sim.faulty_proxy import FOR_EVER, forbids
+from tests.sim.faults import forbids
+from tests.sim.faulty_proxy import FOR_EVER
 from tests.sim.operator_cluster import (
     AGENT,
     CLUSTER_ROLES,

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from tests.sim.fault_cluster import KINDS, FaultCluster, fault_cluster, message_of
-from tests.sim.faulty_proxy import (
-    FOR_EVER,
+from tests.sim.faults import (
     answers,
     cut_after,
     cut_before,
@@ -27,6 +26,7 @@ from tests.sim.faulty_proxy import (
     redirects,
     refuses,
 )
+from tests.sim.faulty_proxy import FOR_EVER
 from tests.sim.operator_cluster import (
     NAMESPACE,
     POLICIES,

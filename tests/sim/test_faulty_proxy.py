@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import aiohttp
 import pytest
-from tests.sim.faulty_proxy import UNDER_WAY, Exchange, FaultyProxy, closes_after
+from tests.sim.faults import closes_after
+from tests.sim.faulty_proxy import UNDER_WAY, Exchange, FaultyProxy
 
 
 async def test_a_write_whose_answer_was_lost_with_its_connection_is_told_so(

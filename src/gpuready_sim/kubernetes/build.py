@@ -33,6 +33,8 @@ MODULES = Path(__file__).parent / "modules"
 OLDEST_GO = (1, 26)
 RECORD = "gpuready-build.json"  # program -> digest of what it was built from
 _LAST_LINES = 12
+_SCRATCH = ".build-"
+_HALF_DONE = ""  # no digest: a build that was killed here is told from a program of somebody else's
 _STRIPPED = "-s -w"
 _CONTAINERD = "github.com/containerd/containerd/v2"
 # Snapshotters that want C libraries or kernel modules.
@@ -56,7 +58,7 @@ class Program:
     def digest(self) -> str:
         """Changes whenever the program would."""
         seen = hashlib.sha256("\0".join((self.name, self.package, self.flags, self.tags)).encode())
-        for file in sorted((MODULES / self.module).iterdir()):
+        for file in sorted(path for path in (MODULES / self.module).iterdir() if path.is_file()):
             seen.update(file.read_bytes())
         return seen.hexdigest()
 
@@ -98,11 +100,21 @@ def build(target: Path) -> list[str]:
 
     raises  BuildError
     """
+    target = target.absolute()  # Go runs in another directory
     try:
-        target.mkdir(parents=True, exist_ok=True)
+        return _bring_up_to_date(target)
     except OSError as exc:
-        raise BuildError(f"cannot make {target}", why=exc.strerror or str(exc)) from exc
+        raise BuildError(
+            f"cannot write to {target}",
+            why=str(exc),
+            next_step=f"make room there, or let {assets.VARIABLE} name another folder",
+        ) from exc
+
+
+def _bring_up_to_date(target: Path) -> list[str]:
+    target.mkdir(parents=True, exist_ok=True)
     with _alone(target):
+        _remove_what_a_killed_build_left(target)
         due = [program for program in programs() if not _is_current(program, target)]
         if due:
             go = _find_go()
@@ -127,6 +139,11 @@ def _alone(target: Path) -> Iterator[None]:
             _say(f"another build of {target} is running: waiting for it")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+def _remove_what_a_killed_build_left(target: Path) -> None:
+    for scratch in target.glob(f"{_SCRATCH}*"):
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _is_current(program: Program, target: Path) -> bool:
@@ -154,18 +171,31 @@ def _find_go() -> str:
             next_step=f"install Go {_text(OLDEST_GO)} or newer, or let {assets.VARIABLE} name a folder that "
             "has the programs",
         )
-    said = subprocess.run(
-        [go, "env", "GOVERSION"], capture_output=True, text=True, env=_go_env(), check=False
-    ).stdout
-    found = re.match(r"go(\d+)\.(\d+)", said)
-    version = (int(found.group(1)), int(found.group(2))) if found else (0, 0)
-    if version < OLDEST_GO:
+    said = _version_of(go)
+    found = re.match(r"(?:devel )?go(\d+)\.(\d+)", said)
+    if found is None:
         raise BuildError(
-            f"{go} is too old: it says {said.strip() or 'nothing'}",
+            f"{go} does not say its version",
+            why=f"`go env GOVERSION` answered {said or 'nothing'}",
+            next_step=f"install Go {_text(OLDEST_GO)} or newer and put it first on PATH",
+        )
+    if (int(found.group(1)), int(found.group(2))) < OLDEST_GO:
+        raise BuildError(
+            f"{go} is too old: it says {said}",
             why=f"Kubernetes {assets.KUBERNETES_VERSION} needs Go {_text(OLDEST_GO)} or newer",
             next_step="install a newer Go and put it first on PATH",
         )
     return go
+
+
+def _version_of(go: str) -> str:
+    """What it says; where it says no version, what it complains about."""
+    argv = [go, "env", "GOVERSION"]
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, env=_go_env(), check=False)
+    except OSError as exc:
+        return exc.strerror or str(exc)
+    return done.stdout.strip() or done.stderr.strip()
 
 
 def _text(version: tuple[int, int]) -> str:
@@ -179,7 +209,7 @@ def _go_env() -> dict[str, str]:
 
 
 def _build_one(go: str, program: Program, target: Path) -> None:
-    with tempfile.TemporaryDirectory(dir=target, prefix=".build-") as scratch:
+    with tempfile.TemporaryDirectory(dir=target, prefix=_SCRATCH) as scratch:
         fresh = Path(scratch, program.name)
         argv = [go, "build", "-trimpath", "-tags", program.tags, "-ldflags", program.flags]
         argv += ["-o", str(fresh), program.package]
@@ -193,10 +223,15 @@ def _build_one(go: str, program: Program, target: Path) -> None:
                 why="\n        ".join(last) or f"go ended with {done.returncode}",
                 next_step="Go fetches modules through GOPROXY: see `go env GOPROXY`, and the disk's space",
             )
+        _write_down(program, _HALF_DONE, target, scratch)
         fresh.replace(target / program.name)
-        record = Path(scratch, RECORD)
-        record.write_text(json.dumps({**_record(target), program.name: program.digest()}, indent=2))
-        record.replace(target / RECORD)
+        _write_down(program, program.digest(), target, scratch)
+
+
+def _write_down(program: Program, built_from: str, target: Path, scratch: str) -> None:
+    record = Path(scratch, RECORD)
+    record.write_text(json.dumps({**_record(target), program.name: built_from}, indent=2))
+    record.replace(target / RECORD)
 
 
 def check() -> int:
@@ -230,6 +265,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             if text:
                 _say(f"{word} {text}")
         return 1
+    except KeyboardInterrupt:
+        _say("interrupted; what is built stays, and the next run goes on from there")
+        return 130
     _say(f"{len(built)} built" if built else f"Kubernetes {assets.KUBERNETES_VERSION} is up to date")
     _out(str(target))
     return 0

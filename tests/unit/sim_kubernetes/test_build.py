@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -30,6 +32,9 @@ class Go:
         self._program.write_text(GO.format(version=version, log=self.log, action=action))
         self._program.chmod(0o755)
 
+    def is_no_program(self) -> None:
+        self._program.write_text("not a program")
+
     def is_gone(self) -> None:
         self._program.unlink()
 
@@ -44,6 +49,17 @@ def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Go:
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
     return Go(folder)
+
+
+def ends_at(last: Path) -> Callable[[Path, Path], None]:
+    """For Path.replace: the build ends as soon as this file is in its place."""
+
+    def replace(file: Path, place: Path) -> None:
+        os.replace(file, place)
+        if place == last:
+            raise KeyboardInterrupt
+
+    return replace
 
 
 NAMES = [
@@ -108,6 +124,69 @@ def test_an_old_go_is_refused_before_it_tries(go: Go, tmp_path: Path) -> None:
         build(tmp_path)
     assert "is too old: it says go1.19.8" in caught.value.what
     assert go.builds == []
+
+
+def test_a_go_that_cannot_be_run_is_not_called_old(go: Go, tmp_path: Path) -> None:
+    go.is_there(version="; echo 'go: cannot find GOROOT directory' >&2")
+    with pytest.raises(BuildError) as caught:
+        build(tmp_path)
+    assert "does not say its version" in caught.value.what
+    assert caught.value.why == "`go env GOVERSION` answered go: cannot find GOROOT directory"
+    go.is_no_program()
+    with pytest.raises(BuildError) as caught:
+        build(tmp_path)
+    assert caught.value.why == "`go env GOVERSION` answered Exec format error"
+
+
+def test_a_folder_is_named_from_where_one_stands(
+    go: Go, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert build(Path("out")) == NAMES
+    assert (tmp_path / "out/etcd").read_text() == "built\n"
+
+
+def test_what_a_killed_build_left_is_removed_and_built(go: Go, tmp_path: Path) -> None:
+    left = tmp_path / ".build-abc"
+    left.mkdir()
+    (left / "kubelet").write_text("half of it")
+    assert build(tmp_path) == NAMES
+    assert not left.exists()
+
+
+def test_a_build_that_is_killed_between_the_program_and_its_record_builds_that_program_again(
+    go: Go, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", ends_at(tmp_path / "etcd"))
+        with pytest.raises(KeyboardInterrupt):
+            build(tmp_path)
+    assert (tmp_path / "etcd").exists()
+    assert build(tmp_path) == NAMES
+
+
+def test_a_folder_that_takes_nothing_is_said_with_its_reason_and_a_way_out(
+    go: Go, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path / "file/folder"))
+    assert building.main([]) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        f"error: cannot write to {tmp_path}/file/folder",
+        f"  why   [Errno 20] Not a directory: '{tmp_path}/file/folder'",
+        "  next  make room there, or let KUBEBUILDER_ASSETS name another folder",
+    ]
+
+
+def test_an_interrupted_build_says_that_the_next_one_goes_on(
+    go: Go, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
+    monkeypatch.setattr(Path, "replace", ends_at(tmp_path / "etcd"))
+    assert building.main([]) == 130
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "interrupted; what is built stays, and the next run goes on from there"
+    )
 
 
 def test_check_builds_nothing_and_counts_what_is_missing(

@@ -10,6 +10,8 @@ import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
+from gpuready_sim.parent import named_parent
+
 RESTART_S = 0.2  # RestartSec of a unit is 5 or 10
 _START_S = 20.0
 _POLL_S = 0.02
@@ -85,7 +87,9 @@ class HostService:
         """One process, from its start to its end."""
         self._socket.unlink(missing_ok=True)
         self.starts += 1
-        self._child = await asyncio.create_subprocess_exec(*self._argv, stdin=asyncio.subprocess.DEVNULL)
+        self._child = await asyncio.create_subprocess_exec(
+            *self._argv, stdin=asyncio.subprocess.DEVNULL, env=named_parent()
+        )
         self._file("pid").parent.mkdir(parents=True, exist_ok=True)
         self._file("pid").write_text(f"{self._child.pid}\n")
         ended = asyncio.ensure_future(self._child.wait())

@@ -28,11 +28,17 @@ def ensure_native() -> None:
     """The C parts are there and as new as their sources; compiles them where they are not."""
     try:
         native_dir()
-    except (BuildError, OSError) as exc:
+    except BuildError as exc:
         raise ProcessError(
             "the simulator's C parts are not built",
             why=str(exc),
             next_step="install a C compiler (cc), then run `make setup` or try again",
+        ) from exc
+    except OSError as exc:
+        raise ProcessError(
+            "the simulator's C parts are older than their sources, and cannot be built here",
+            why=str(exc),
+            next_step="let the owner of that directory run `make setup`",
         ) from exc
 
 

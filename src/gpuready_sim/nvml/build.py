@@ -32,6 +32,7 @@ DCGM_SOURCES = SOURCES.parent / "dcgm"
 DCGM_PARTS = ("library.c", "watches.c", "fields.c")
 CUDA_PARTS = ("libcuda.c", "ptx.c", "session.c")
 FLAGS = ("-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror")
+BUILT = ("libnvidia-ml.so", "libcuda.so", "libdcgm.so", "launch")
 LIBRARY_FLAGS = ("-shared", "-fPIC", "-fvisibility=hidden", "-pthread")
 
 
@@ -40,8 +41,13 @@ class BuildError(RuntimeError):
 
 
 def build(package_dir: Path) -> Path:
-    """Bring `package_dir`/_native up to date and return it: three libraries and `launch`."""
+    """Bring `package_dir`/_native up to date and return it: three libraries and `launch`.
+
+    Writes nothing where all is current: who runs an installed simulator need not own it.
+    """
     native = package_dir / "_native"
+    if all(_is_current(native / name) for name in BUILT):
+        return native
     native.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=native, prefix=".build-") as scratch:
         stubs = Path(scratch, "stubs.c")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gpuready_sim.cluster import processes
 from gpuready_sim.nvml.build import BuildError, build
 
 
@@ -22,8 +23,21 @@ def test_what_is_current_is_not_compiled_again(tmp_path, monkeypatch):
     monkeypatch.setenv("CC", str(compiler))
     built = build(tmp_path)
     names = {file.name: file.stat().st_mtime_ns for file in built.iterdir()}
+    written = built.stat().st_mtime_ns
     monkeypatch.setenv("CC", "no-such-compiler")
 
     assert build(tmp_path) == built
+    assert built.stat().st_mtime_ns == written, "who may only read it can run it"
     assert {file.name: file.stat().st_mtime_ns for file in built.iterdir()} == names
     assert set(names) == {"libnvidia-ml.so", "libcuda.so", "libdcgm.so", "launch"}
+
+
+def test_a_place_that_may_not_be_written_is_not_called_a_missing_compiler(monkeypatch):
+    def refuse():
+        raise PermissionError(13, "Permission denied", "/usr/lib/gpuready_sim/_native")
+
+    monkeypatch.setattr(processes, "native_dir", refuse)
+    with pytest.raises(processes.ProcessError) as caught:
+        processes.ensure_native()
+    assert caught.value.what.endswith("older than their sources, and cannot be built here")
+    assert caught.value.next_step == "let the owner of that directory run `make setup`"

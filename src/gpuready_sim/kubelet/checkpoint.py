@@ -1,7 +1,8 @@
 """`kubelet_internal_checkpoint`: what the device manager remembers over a kubelet restart.
 
 The JSON shape is the real one; the checksum is a plain FNV-32a of the data's JSON, since the real one is
-computed over a Go-specific dump that nobody else can reproduce (readers ignore it).
+computed over a Go-specific dump that nobody else can reproduce (other readers ignore it; a kubelet takes
+nothing from a file whose checksum is wrong).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from gpuready_sim.kubelet.files import write_atomic
 
 FILE_NAME = "kubelet_internal_checkpoint"
-_NO_NUMA = -1
+NO_NUMA = (-1,)  # how the kubelet writes that a device belongs to no NUMA node
 
 
 @dataclass(frozen=True)
@@ -35,14 +36,17 @@ def write(directory: Path, entries: Iterable[Entry], registered: Mapping[str, It
         "PodDeviceEntries": [_entry_to_json(entry) for entry in entries],
         "RegisteredDevices": {resource: sorted(ids) for resource, ids in registered.items()},
     }
-    text = json.dumps({"Data": data, "Checksum": _fnv32a(json.dumps(data).encode())})
+    text = json.dumps({"Data": data, "Checksum": _checksum(data)})
     write_atomic(directory / FILE_NAME, text.encode(), mode=0o600)
 
 
 def read(directory: Path) -> tuple[list[Entry], list[str]]:
     """Entries and the names of registered resources; nothing when the file is absent or unreadable."""
     try:
-        data = json.loads((directory / FILE_NAME).read_text())["Data"]
+        found = json.loads((directory / FILE_NAME).read_text())
+        data = found["Data"]
+        if found["Checksum"] != _checksum(data):
+            return [], []
         entries = [_entry_from_json(entry) for entry in data["PodDeviceEntries"] or []]
         return entries, list(data["RegisteredDevices"] or {})
     except (OSError, ValueError, KeyError, TypeError):
@@ -52,7 +56,7 @@ def read(directory: Path) -> tuple[list[Entry], list[str]]:
 def _entry_to_json(entry: Entry) -> dict[str, object]:
     by_numa: dict[str, list[str]] = {}
     for device_id in entry.device_ids:
-        for node in entry.numa.get(device_id) or (_NO_NUMA,):
+        for node in entry.numa.get(device_id) or NO_NUMA:
             by_numa.setdefault(str(node), []).append(device_id)
     return {
         "PodUID": entry.pod_uid,
@@ -76,8 +80,12 @@ def _entry_from_json(raw: Mapping[str, object]) -> Entry:
         resource=str(raw["ResourceName"]),
         device_ids=tuple(numa),
         response=base64.b64decode(str(raw["AllocResp"])),
-        numa={device_id: nodes for device_id, nodes in numa.items() if nodes != (_NO_NUMA,)},
+        numa={device_id: nodes for device_id, nodes in numa.items() if nodes != NO_NUMA},
     )
+
+
+def _checksum(data: object) -> int:
+    return _fnv32a(json.dumps(data).encode())
 
 
 def _fnv32a(data: bytes) -> int:

@@ -21,7 +21,7 @@ from grpclib.exceptions import GRPCError
 
 from gpuready_sim.kubelet import allocation, checkpoint
 from gpuready_sim.kubelet.allocation import Demand, Refused
-from gpuready_sim.kubelet.checkpoint import Entry
+from gpuready_sim.kubelet.checkpoint import NO_NUMA, Entry
 from gpuready_sim.kubelet.identity import Timing
 from gpuready_sim.kubelet.plugin_client import Devices, PluginClient, PluginError
 from gpuready_sim.kubelet.protos.deviceplugin.v1beta1 import api_grpc, api_pb2
@@ -108,11 +108,11 @@ class DeviceManager:
         if self._server is None or self._directory is None:
             return
         await self._server.close()
-        for client in self._endpoints.values():
-            client.close()
-        for task in self._tasks:
+        for task in self._tasks:  # first: a process that ends does not notice that its streams do
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for client in self._endpoints.values():
+            client.close()
         for pool in self._pools.values():
             if pool.expiry:
                 pool.expiry.cancel()
@@ -293,7 +293,7 @@ class DeviceManager:
             ids = allocation.complete(demand, ids, free, preferred, self._order)
         response = await client.allocate(self._order(ids))
         pool = self._pools.get(demand.resource, _Pool())
-        numa = {device_id: pool.numa[device_id] for device_id in ids if device_id in pool.numa}
+        numa = {one: nodes for one in ids if (nodes := pool.numa.get(one, NO_NUMA)) != NO_NUMA}
         key = (demand.pod_uid, demand.container, demand.resource)
         self._entries[key] = Entry(*key, tuple(ids), response.SerializeToString(), numa)
 

@@ -48,13 +48,21 @@ def limits_of(container: Mapping[str, Any]) -> dict[str, int]:
 
 
 def pod_requests(pod: Mapping[str, Any]) -> dict[str, Decimal]:
-    """What a pod takes of a node: the sum over containers, at least the largest init container."""
+    """What a pod takes of a node: the sum over its containers, at least what its start takes.
+
+    A sidecar counts beside the containers, and beside each init container after it.
+    Source: kubernetes, component-helpers/resource/helpers.go, PodRequests.
+    """
     spec = pod["spec"]
-    total = _sum(_requests(container) for container in spec["containers"])
+    sidecars: dict[str, Decimal] = {}
+    start: dict[str, Decimal] = {}
     for container in spec.get("initContainers", []):
-        for name, amount in _requests(container).items():
-            total[name] = max(total.get(name, Decimal(0)), amount)
-    return total
+        now = _sum((sidecars, _requests(container)))
+        start = {name: max(start.get(name, Decimal(0)), now.get(name, Decimal(0))) for name in start | now}
+        if container.get("restartPolicy") == "Always":
+            sidecars = now
+    total = _sum((sidecars, *(_requests(container) for container in spec["containers"])))
+    return {name: max(total.get(name, Decimal(0)), start.get(name, Decimal(0))) for name in total | start}
 
 
 def _requests(container: Mapping[str, Any]) -> dict[str, Decimal]:

@@ -16,6 +16,7 @@ from typing import Any
 import grpclib.const
 import grpclib.exceptions
 import h2.connection
+from google.protobuf.message import DecodeError
 from grpclib.client import Channel
 from grpclib.encoding.proto import ProtoCodec
 from grpclib.protocol import H2Protocol
@@ -94,7 +95,7 @@ def _is_over(protocol: H2Protocol) -> bool:
 
 
 class LimitedCodec(ProtoCodec):
-    """Protobuf that refuses messages over the kubelet's limit, with grpc-go's words."""
+    """Protobuf that refuses what cannot be read and what is over the kubelet's limit, as grpc-go says it."""
 
     def decode(self, data: bytes, message_type: Any) -> Any:
         if len(data) > MAX_MESSAGE_BYTES:
@@ -102,7 +103,12 @@ class LimitedCodec(ProtoCodec):
                 grpclib.const.Status.RESOURCE_EXHAUSTED,
                 f"grpc: received message larger than max ({len(data)} vs. {MAX_MESSAGE_BYTES})",
             )
-        return super().decode(data, message_type)
+        try:
+            return super().decode(data, message_type)
+        except DecodeError as exc:
+            raise grpclib.exceptions.GRPCError(
+                grpclib.const.Status.INTERNAL, f"grpc: failed to unmarshal the received message: {exc}"
+            ) from exc
 
 
 async def dial(directory: Directory, name: str, timeout_s: float) -> Channel:

@@ -13,6 +13,7 @@ from tests.unit.sim_kubelet.plugins import Plugin
 
 from gpuready_sim.client import NODES, PODS, Object, Resource
 from gpuready_sim.kubelet.protos.podresources.v1 import api_grpc, api_pb2
+from gpuready_sim.kubelet.quantities import parse_quantity
 from gpuready_sim.kubelet.sockets import Directory
 
 from .kubelets import NAME, RunningKubelet
@@ -41,9 +42,13 @@ class Scene:
     # --- plugins ----------------------------------------------------------------------------------------
     def plugin(self, devices: Iterable[str] = ("gpu-0", "gpu-1"), **more: Any) -> Plugin:
         """One that is not started; `resource` and `endpoint` when the test has more than one."""
+        return self.added(Plugin, devices=devices, **more)
+
+    def added(self, kind: type[Plugin], **more: Any) -> Plugin:
+        """One of a test's own kind."""
         more.setdefault("resource", self.resource)
         more.setdefault("endpoint", f"{self.name}-{len(self._plugins)}.sock")
-        made = Plugin(self.kubelet.plugin_dir, devices=devices, **more)
+        made = kind(self.kubelet.plugin_dir, **more)
         self._plugins.append(made)
         return made
 
@@ -63,8 +68,8 @@ class Scene:
 
         def said(node: Object) -> bool:
             status = node["status"]
-            seen = [status[key].get(name) for key in ("capacity", "allocatable")]
-            return seen == [str(capacity), str(allocatable)]
+            seen = [parse_quantity(status[key].get(name, -1)) for key in ("capacity", "allocatable")]
+            return seen == [capacity, allocatable]
 
         await self._until(NODES, NAME, None, said, deadline_s)
 
@@ -145,6 +150,10 @@ class Scene:
 
     async def until_pod(self, pod: Object, condition: Callable[[Object], bool]) -> Object:
         return await self._until(PODS, pod["metadata"]["name"], NAMESPACE, condition)
+
+    async def phase(self, pod: Object) -> str:
+        found = await self.kubelet.client.get(PODS, pod["metadata"]["name"], NAMESPACE)
+        return str(found["status"].get("phase"))
 
     async def gone(self, pod: Object) -> None:
         """Delete a pod and wait until the kubelet has ended it."""

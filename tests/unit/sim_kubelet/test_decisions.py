@@ -134,6 +134,17 @@ def test_amounts_of_a_pod_are_the_sum_but_at_least_the_largest_init_container() 
     assert limits_of(container(gpus=3)) == {"nvidia.com/gpu": 3}
 
 
+def test_a_sidecar_counts_beside_the_containers_and_beside_each_init_container_after_it() -> None:
+    beside = {**container("beside", gpus=1), "restartPolicy": "Always"}
+    for init, amount in (
+        ([beside], 3),
+        ([beside, container("after", gpus=4)], 5),
+        ([container("before", gpus=4), beside], 4),
+    ):
+        made = pod(containers=[container(gpus=2)], init=init)
+        assert pod_requests(made)["nvidia.com/gpu"] == amount
+
+
 @pytest.mark.parametrize(
     ("name", "fine"),
     [

@@ -120,19 +120,28 @@ def _expression_text(row: Object) -> str:
 
 
 def requested(pod: Object, prefix: str = "nvidia.com/") -> dict[str, int]:
-    """Extended resources of a pod as the scheduler counts them."""
+    """Extended resources of a pod as the scheduler counts them: a sidecar counts beside the containers, and
+    beside each init container after it.
+
+    Source: kubernetes, component-helpers/resource/helpers.go, PodRequests.
+    """
     spec = pod.get("spec") or {}
+    sidecars: dict[str, int] = {}
+    start: dict[str, int] = {}
+    for container in spec.get("initContainers") or ():
+        now = _sum((sidecars, _amounts(container, prefix)))
+        start = {name: max(start.get(name, 0), now.get(name, 0)) for name in start | now}
+        if container.get("restartPolicy") == "Always":
+            sidecars = now
+    total = _sum((sidecars, *(_amounts(container, prefix) for container in spec.get("containers") or ())))
+    return {name: max(total.get(name, 0), start.get(name, 0)) for name in total | start}
+
+
+def _sum(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     total: dict[str, int] = {}
-    init = spec.get("initContainers") or ()
-    for container in [
-        *(spec.get("containers") or ()),
-        *(c for c in init if c.get("restartPolicy") == "Always"),
-    ]:
-        for name, count in _amounts(container, prefix).items():
+    for part in parts:
+        for name, count in part.items():
             total[name] = total.get(name, 0) + count
-    for container in init:
-        for name, count in _amounts(container, prefix).items():
-            total[name] = max(total.get(name, 0), count)
     return total
 
 

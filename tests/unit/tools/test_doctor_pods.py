@@ -233,3 +233,20 @@ def test_an_amount_that_is_no_whole_number_counts_as_none(number: str) -> None:
 
     assert placement.allocatable(odd) == {}
     report_of(cluster(odd, gpu_nodes=[gpu_node("g1")], pods=[WANTS_ONE]))
+
+
+@pytest.mark.parametrize(
+    ("init", "amount"),
+    [
+        pytest.param([("beside", 1)], 3, id="a sidecar runs beside the containers"),
+        pytest.param([("beside", 1), ("after", 4)], 5, id="and beside an init container after it"),
+        pytest.param([("before", 4), ("beside", 1)], 4, id="not beside one before it"),
+    ],
+)
+def test_a_pod_takes_what_its_start_takes_or_what_runs_after_it(init: list[Any], amount: int) -> None:
+    def container(name: str, gpus: int) -> dict[str, Any]:
+        always = {"restartPolicy": "Always"} if name == "beside" else {}
+        return {"name": name, "resources": {"limits": {GPU: str(gpus)}}, **always}
+
+    spec = {"containers": [container("main", 2)], "initContainers": [container(*one) for one in init]}
+    assert placement.requested({"spec": spec}) == {GPU: amount}

@@ -137,18 +137,26 @@ def error_of(status: int, body: Any, *, retry_after: str | None = None, call: st
     details = _mapping(said.get("details"))
     message = _text(said.get("message")) or _first_line(body) or _bare(status, body)
     kind = _kind_of(status, reason, details)
+    pause = _seconds(retry_after, details.get("retryAfterSeconds"))
+    in_between = _is_page(body) or (status in _OF_PROXIES and not said)
     return kind(
         f"{call}: {message}" if call else message,
         status=status,
         reason=reason,
         details=details,
-        retry_after=_seconds(retry_after, details.get("retryAfterSeconds")),
-        why=_WHY.get(status, ""),
-        next_step=_next_step(status, message, details),
+        retry_after=pause,
+        why=_SOMEBODY_ELSE if in_between else _WHY.get(status, ""),
+        next_step=_BEHIND_IT if in_between else _next_step(status, message, details) or _later(status, pause),
     )
 
 
-_WHY = {401: "the API server does not know the token or certificate that was sent"}
+_WHY = {
+    401: "the API server does not know the token or certificate that was sent",
+    429: "the API server, or a proxy before it, takes no more requests of ours just now",
+}
+_SOMEBODY_ELSE = "that is no answer of an API server, but of a proxy, gateway or load balancer before it"
+_OF_PROXIES = (407, 502)
+_BEHIND_IT = "see that the API server behind it runs, and that its address is right"
 _NEXT_STEPS = {
     401: "check that the token or certificate is still valid and belongs to this cluster",
     403: "grant the missing verb to this account in RBAC "
@@ -160,6 +168,12 @@ def _next_step(status: int, message: str, details: Mapping[str, Any]) -> str:
     if "NamespaceTerminating" in _causes(details):  # 403 too, and no permission of anybody's would help
         return "wait until the namespace is gone, or find what holds it; then create it again"
     return _LOG_IN if _is_nobody(status, message) else _NEXT_STEPS.get(status, "")
+
+
+def _later(status: int, pause_s: float | None) -> str:
+    if status != 429:
+        return ""
+    return f"try again in {pause_s:g} s" if pause_s else "try again a little later"
 
 
 _LOG_IN = "nobody has logged in: see that the kubeconfig's user has a token or a certificate"
@@ -219,8 +233,12 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
+def _is_page(body: Any) -> bool:
+    return isinstance(body, str) and body.lstrip().startswith("<")
+
+
 def _first_line(body: Any) -> str:
     text = body.strip() if isinstance(body, str) else ""
-    if text.startswith("<"):
-        return ""  # a page of HTML: its status says more
+    if _is_page(text):
+        return ""  # its status says more
     return text.splitlines()[0][:200] if text else ""

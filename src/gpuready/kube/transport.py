@@ -277,7 +277,7 @@ def _why(exc: BaseException) -> tuple[type[Unreachable], str, str]:
     """Why no answer came, and what to do about it, instead of what the HTTP library calls it."""
     match exc:
         case aiohttp.ServerDisconnectedError() | aiohttp.ClientPayloadError() | ConnectionResetError():
-            return Cut, "the server closed the connection", ""
+            return Cut, "the server closed the connection", f"try again; if it stays so, {_RIGHT_ADDRESS}"
         case aiohttp.ClientConnectorSSLError():
             return Away, "what listens there does not speak TLS as we do", _RIGHT_ADDRESS
         case aiohttp.ClientConnectorDNSError():

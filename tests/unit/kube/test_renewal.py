@@ -193,3 +193,33 @@ def test_a_retry_after_that_is_no_number_of_seconds_is_not_believed() -> None:
         assert errors.error_of(429, {}, retry_after=text).retry_after is None
     details: dict[str, Any] = {"details": {"retryAfterSeconds": 3}}
     assert errors.error_of(429, details, retry_after="soon").retry_after == 3
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "why", "next_step"),
+    [
+        pytest.param(
+            502,
+            "<html>Bad Gateway</html>",
+            "but of a proxy, gateway or load balancer before it",
+            "behind it runs",
+            id="page",
+        ),
+        pytest.param(
+            407, "", "but of a proxy", "that its address is right", id="a proxy that wants a password"
+        ),
+        pytest.param(404, "404 page not found", "", "", id="plain words are the API server's own"),
+        pytest.param(
+            429,
+            {"message": "slow down", "details": {"retryAfterSeconds": 7}},
+            "takes no more requests of ours just now",
+            "try again in 7 s",
+            id="too many requests",
+        ),
+    ],
+)
+def test_who_did_not_let_us_through_and_what_to_do(status: int, body: Any, why: str, next_step: str) -> None:
+    error = errors.error_of(status, body)
+    assert why in error.why
+    assert next_step in error.next_step
+    assert bool(error.why) == bool(error.next_step) == bool(why)

@@ -90,4 +90,17 @@ async def _cut_off(seat: Seat, chance: random.Random) -> None:
     seat.wire.mend()
 
 
-FAULTS: tuple[Callable[[Seat, random.Random], Awaitable[None]], ...] = (_killed, _ended, _stopped, _cut_off)
+async def _slowed(seat: Seat, chance: random.Random) -> None:
+    """From what a busy server takes to five times the Lease, as ten seconds a call are of one of two."""
+    seat.wire.slow(chance.uniform(0.1, 5 * LEASE_S))
+    await asyncio.sleep(chance.uniform(LEASE_S, 4 * LEASE_S))
+    seat.wire.mend()
+
+
+FAULTS: tuple[Callable[[Seat, random.Random], Awaitable[None]], ...] = (
+    _killed,
+    _ended,
+    _stopped,
+    _cut_off,
+    _slowed,
+)

@@ -1,4 +1,4 @@
-"""The wire between one client and the API server, which can be cut and mended again.
+"""The wire between one client and the API server, which can be slow, or cut, and mended again.
 
 While it is cut it carries nothing and says nothing. What a client has sent meanwhile arrives afterwards, as
 TCP would deliver it, unless the client has reset the connection.
@@ -20,6 +20,7 @@ class Relay:
         self._port = port
         self._mended = asyncio.Event()
         self._mended.set()
+        self._pause_s = 0.0
         self._wires: set[asyncio.Task[None]] = set()
 
     @classmethod
@@ -39,7 +40,12 @@ class Relay:
     def cut(self) -> None:
         self._mended.clear()
 
+    def slow(self, pause_s: float) -> None:
+        """Whatever is sent arrives this much later."""
+        self._pause_s = pause_s
+
     def mend(self) -> None:
+        self._pause_s = 0.0
         self._mended.set()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -78,6 +84,6 @@ class Relay:
         """Raises ConnectionResetError when the sender has reset the connection meanwhile."""
         while not self._mended.is_set():
             await self._mended.wait()
-        await asyncio.sleep(0)
+        await asyncio.sleep(self._pause_s)
         if (broken := reader.exception()) is not None:
             raise broken

@@ -66,6 +66,7 @@ class WatchCache(Generic[T]):
         self._name = "|".join((namespace or "", label_selector, field_selector))  # beside its resource
         self._idle_s = idle_s
         self._failures = 0  # in a row
+        self._unreachable = False  # at the last of them
         self._scope: dict[str, Any] = {
             "namespace": namespace,
             "label_selector": label_selector,
@@ -206,8 +207,10 @@ class WatchCache(Generic[T]):
 
     def _failed(self, exc: GPUReadyError) -> None:
         self._failures += 1
-        if self._failures == 1 and not isinstance(exc, Away):
-            return  # a server that starts, or is busy
+        comes_back = self._unreachable and not isinstance(exc, Unreachable)
+        self._unreachable = isinstance(exc, Unreachable)
+        if comes_back or (self._failures == 1 and not isinstance(exc, Away)):
+            return  # a server that starts, and knows no rules yet, or is busy
         if isinstance(exc, Forbidden):
             self._version = ""
             self._answered.set()

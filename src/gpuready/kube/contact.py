@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gpuready.errors import GPUReadyError
-from gpuready.kube.errors import Away
+from gpuready.kube.errors import Away, Unreachable
 from gpuready.log import Logger, get_logger
 
 
@@ -24,6 +24,7 @@ class Contact:
         self._log = log or get_logger("kube")
         self._away = ""
         self._kept_from: dict[tuple[str, str], str] = {}
+        self._told: dict[tuple[str, str], str] = {}  # the causes of those that were said
         self.on_change: Callable[[], None] = lambda: None  # something can no longer, or again, be read
 
     def failed(self, what: str, exc: GPUReadyError, who: str = "") -> None:
@@ -32,15 +33,29 @@ class Contact:
             if exc.why != self._away:
                 self._log.warning("API server away", error=str(exc))
             self._away = exc.why
-        elif self._kept_from.get((what, who)) != str(exc):
-            self._kept_from[what, who] = str(exc)
+            return
+        key = (what, who)
+        before, self._kept_from[key] = self._kept_from.get(key), str(exc)
+        if not self._is_told(key, exc):
             self._log.warning("cannot be read", resource=what, error=str(exc))
+        if before != str(exc):
             self.on_change()
+
+    def _is_told(self, key: tuple[str, str], exc: GPUReadyError) -> bool:
+        """By this watch, or by any other if it is about the way there: a load balancer that finds no server
+        ends every connection alike."""
+        on_the_way = isinstance(exc, Unreachable)
+        cause = exc.why if on_the_way else str(exc)
+        if self._told.get(key) == cause or (on_the_way and cause in self._told.values()):
+            return True
+        self._told[key] = cause
+        return False
 
     def works(self, what: str, who: str = "") -> None:
         if self._away:
             self._away = ""
             self._log.info("API server answers again")
         if self._kept_from.pop((what, who), None):
-            self._log.info("can be read again", resource=what)
+            if self._told.pop((what, who), None) is not None:
+                self._log.info("can be read again", resource=what)
             self.on_change()

@@ -20,7 +20,7 @@ from tests.unit.kube.test_cache import Seen, quick, running
 
 from gpuready.kube.cache import WatchCache
 from gpuready.kube.contact import Contact
-from gpuready.kube.errors import Away, Forbidden
+from gpuready.kube.errors import Away, Cut, Forbidden
 from gpuready.kube.resources import NODES
 
 REFUSED = 'nodes is forbidden: User "u" cannot watch resource "nodes" in API group "" at the cluster scope'
@@ -57,6 +57,22 @@ def test_each_kind_that_is_kept_from_us_is_said_once_with_the_servers_words(capl
     assert caplog.records[0].fields["error"] == REFUSED
 
 
+def test_connections_that_all_end_alike_are_said_once_and_again_by_those_for_whom_it_goes_on(caplog) -> None:
+    caplog.set_level(logging.INFO)
+    contact = Contact()
+    ended = {each: Cut(f"no answer to {each}", why="the server closed the connection") for each in "abc"}
+
+    for each in ("a", "b", "c", "a"):
+        contact.failed(each, ended[each])
+    assert said(caplog) == ["WARNING cannot be read"]
+    contact.works("b")
+    contact.works("a")
+    assert said(caplog)[1:] == ["INFO can be read again"]
+    contact.failed("c", ended["c"])
+    contact.works("c")
+    assert said(caplog)[2:] == ["WARNING cannot be read", "INFO can be read again"]
+
+
 async def test_one_refusal_may_be_a_server_that_starts_and_troubles_nobody(server: ScriptedServer) -> None:
     told: list[Any] = []
     contact = Contact()
@@ -75,6 +91,27 @@ async def test_one_refusal_may_be_a_server_that_starts_and_troubles_nobody(serve
             assert cache.trouble is None
     assert told == []
     assert len(server.requests) == 3  # resumed, not listed again
+
+
+async def test_a_server_that_comes_back_may_refuse_once_until_it_knows_its_rules(
+    server: ScriptedServer,
+) -> None:
+    told: list[Any] = []
+    contact = Contact()
+    contact.failed = lambda what, exc, who: told.append(exc)  # type: ignore[method-assign]
+    server.answers = [
+        lists(version="10"),
+        streams(then="cut"),
+        refuses(403, "Forbidden"),
+        streams(event("ADDED", node("a", "11")), then="stay"),
+    ]
+    async with server.client() as client:
+        cache: WatchCache[dict[str, Any]] = WatchCache(client, NODES, backoff=quick(), contact=contact)
+        seen = Seen(cache)
+        async with running(cache):
+            await seen.until_last("added", "a")
+    assert told == []
+    assert len(server.requests) == 4
 
 
 async def test_a_watch_that_stays_forbidden_is_in_trouble_and_falls_back_to_lists(

@@ -323,7 +323,6 @@ def _as_before_1_20(text: str) -> str:
         pytest.param(_forget, id="edited"),
         pytest.param(_as_before_1_20, id="of an old version"),
         pytest.param(lambda text: "", id="empty"),
-        pytest.param(lambda text: "[]", id="another shape"),
     ],
 )
 async def test_a_checkpoint_that_cannot_be_read_is_passed_over(scene: Scene, spoil: Any) -> None:

@@ -139,3 +139,30 @@ async def test_a_watch_can_be_of_tables_and_of_metadata(api: Api, namespace: str
     )
     assert partial.body["object"]["kind"] == "PartialObjectMetadata"
     assert "data" not in partial.body["object"]
+
+
+async def test_what_every_namespace_has_comes_back_when_it_is_deleted(api: Api, namespace: str) -> None:
+    for plural, name in (("serviceaccounts", "default"), ("configmaps", "kube-root-ca.crt")):
+        path = f"/api/v1/namespaces/{namespace}/{plural}"
+        async with api.watch(path, fieldSelector=f"metadata.name={name}") as watch:
+            await watch.next()
+            await api.call("DELETE", f"{path}/{name}")
+            assert told(await watch.take(2)) == [("DELETED", name), ("ADDED", name)]
+
+
+async def test_a_watch_that_ends_by_itself_tells_how_far_it_has_come(api: Api, namespace: str) -> None:
+    start = (await create(api, namespace, "a"))["metadata"]["resourceVersion"]
+    path = f"{maps(namespace)}?labelSelector=none"
+    events = []
+    async with api.watch(
+        path, resourceVersion=start, allowWatchBookmarks="true", timeoutSeconds="6"
+    ) as watch:
+        try:
+            while True:
+                events.append(await watch.next())
+        except StopAsyncIteration:
+            pass
+    assert [event["type"] for event in events] == ["BOOKMARK"]
+    bookmark = events[0]["object"]
+    assert (bookmark["kind"], list(bookmark["metadata"])) == ("ConfigMap", ["resourceVersion"])
+    assert int(bookmark["metadata"]["resourceVersion"]) >= int(start)

@@ -2,8 +2,8 @@
 
 A request may name what came before: $NS the test's namespace, $UID0 and $RV0 the uid and resourceVersion of
 answer 0. In answers, uids become <uid 1>, <uid 2> ... and resourceVersions <rv 1>, <rv 2> ... in the order of
-their first appearance, so two servers agree exactly when the same things change; times become <time>. Of a
-table's columns the descriptions are passed over.
+their first appearance, so two servers agree exactly when the same things change; times become <time>, and the
+tokens of lists that go on <token>. Of a table's columns the descriptions are passed over.
 """
 
 from __future__ import annotations
@@ -96,6 +96,9 @@ def _fill(text: str, names: Mapping[str, str]) -> str:
     return re.sub(r"\$(NS|UID\d+|RV\d+)", lambda found: names[found.group(0)], text)
 
 
+# A bookmark tells how far its watch has come, which is as far as others have made the server go.
+_VERSION = re.compile(r'"resourceVersion": "\d+"')
+
 # Their order depends on when a second ends, or on that of a Go map.
 _UNORDERED = {"managedFields": ("operation", "manager", "subresource"), "causes": ("field", "message")}
 
@@ -113,6 +116,8 @@ class _Comparable:
 
     def of(self, value: Any, key: str = "") -> Any:
         if isinstance(value, dict):
+            if value.get("type") == "BOOKMARK":
+                value = json.loads(_VERSION.sub('"resourceVersion": ""', json.dumps(value)))
             # An empty list of metadata has null for its items.
             is_list = "items" in value or isinstance(value.get("rows"), list)
             return {k: self._member(k, v, key, is_list and key == "") for k, v in sorted(value.items())}
@@ -129,6 +134,8 @@ class _Comparable:
             return {**self.of({**value, "resourceVersion": ""}, key), "resourceVersion": "<rv of the list>"}
         if parent == "metadata" and key == "resourceVersion" and isinstance(value, str) and value:
             return self._named(value, "rv")
+        if parent == "metadata" and key == "continue":
+            return "<token>"
         if key == "columnDefinitions":
             return [self.of({k: v for k, v in column.items() if k != "description"}) for column in value]
         if key == "uid" and isinstance(value, str):

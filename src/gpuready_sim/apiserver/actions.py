@@ -201,17 +201,11 @@ class Actions:
         """PUT namespaces/x/finalize: replace spec.finalizers."""
         if request.method != "PUT":
             raise method_not_allowed()
-        finalizers = (body_of(request).get("spec") or {}).get("finalizers") or []
-        key = ("", target.name)
-        entry = self._store.table("namespaces").items.get(key)
-        if entry is None:
-            raise not_found("namespaces", "", target.name)
-        writes = self._resources.writes
-        writes.overwrite("namespaces", key, lambda live: live | {"spec": {"finalizers": finalizers}})
-        shown = self._store.table("namespaces").items[key]
-        if deletion.is_finished(shown.obj):
-            writes.finish("namespaces", key)
-        return Reply(200, shown.raw)
+        body = body_of(request, resource.kind)
+        written = self._resources.writes.put(
+            resource, ("", target.name), body, write_options(request), "finalize"
+        )
+        return Reply(200, written.entry.raw)
 
 
 def _require_post(request: Request) -> None:

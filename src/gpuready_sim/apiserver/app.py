@@ -29,6 +29,7 @@ from gpuready_sim.apiserver.failures import (
 from gpuready_sim.apiserver.forwarding import Forwarding
 from gpuready_sim.apiserver.journal import Journal
 from gpuready_sim.apiserver.lifecycle import Lifecycle
+from gpuready_sim.apiserver.negotiation import YAML, error_form, to_yaml
 from gpuready_sim.apiserver.pki import Identity
 from gpuready_sim.apiserver.rbac import Authorizer
 from gpuready_sim.apiserver.registry import Registry, ResourceType
@@ -141,7 +142,10 @@ class ApiServer:
         try:
             return await self.answer(request)
         except Failure as exc:
-            return Reply(exc.code, encode(exc.status()), headers=list(exc.headers))
+            form, body = error_form(request), encode(exc.status())
+            if form.media == YAML:
+                body = to_yaml(body)
+            return Reply(exc.code, body, form.media, headers=list(exc.headers))
         except Exception as exc:
             log.exception("request failed: %s %s", request.method, request.path)
             failure = internal_error(f"{type(exc).__name__}: {exc}")

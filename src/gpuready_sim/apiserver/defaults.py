@@ -143,7 +143,6 @@ def _service(obj: Object) -> None:
 
 
 def _namespace(obj: Object) -> None:
-    fill(part(obj, "spec"), finalizers=["kubernetes"])
     fill(part(obj, "status"), phase="Active")
     name = (obj.get("metadata") or {}).get("name")
     if name:

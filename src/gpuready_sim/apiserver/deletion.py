@@ -104,6 +104,9 @@ def check_preconditions(live: Obj, resource: ResourceType, options: DeleteOption
     raises  Failure 409 when the object is not the one, or not in the version, that the client meant
     """
     meta = live["metadata"]
+    if resource.qualified == "namespaces":
+        _check_of_namespace(meta, options)
+        return
     for word, wanted, found, guess in (
         ("UID", options.uid, meta["uid"], "deleted and then recreated"),
         ("ResourceVersion", options.resource_version, meta["resourceVersion"], "modified"),
@@ -114,6 +117,17 @@ def check_preconditions(live: Obj, resource: ResourceType, options: DeleteOption
                 f"The object might have been {guess}"
             )
             raise conflict(resource.kind, resource.group, meta["name"], why)
+
+
+def _check_of_namespace(meta: Obj, options: DeleteOptions) -> None:
+    """In words of its own. Source: kubernetes, pkg/registry/core/namespace/storage/storage.go, Delete."""
+    for word, wanted, found in (
+        ("UID", options.uid, meta["uid"]),
+        ("ResourceVersion", options.resource_version, meta["resourceVersion"]),
+    ):
+        if wanted and wanted != found:
+            why = f"Precondition failed: {word} in precondition: {wanted}, {word} in object meta: {found}"
+            raise conflict("namespaces", "", meta["name"], why)
 
 
 def marked(live: Obj, resource: ResourceType, options: DeleteOptions, now: datetime.datetime) -> Obj | None:
@@ -135,7 +149,8 @@ def marked(live: Obj, resource: ResourceType, options: DeleteOptions, now: datet
     if pending is None or grace_s < int(meta.get("deletionGracePeriodSeconds") or 0):
         end = now + datetime.timedelta(seconds=grace_s)
         new_meta["deletionTimestamp"] = end.strftime("%Y-%m-%dT%H:%M:%SZ")
-        new_meta["deletionGracePeriodSeconds"] = grace_s
+        if not _waits_for_content(resource):
+            new_meta["deletionGracePeriodSeconds"] = grace_s
         if "generation" in new_meta and pending is None:
             new_meta["generation"] = int(new_meta["generation"]) + 1
     return live | {"metadata": new_meta}

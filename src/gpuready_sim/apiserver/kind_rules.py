@@ -13,6 +13,7 @@ from gpuready_sim.apiserver.disruption_rules import NOT_A_PERCENTAGE, NOT_NEGATI
 from gpuready_sim.apiserver.field_errors import FieldError, InOrder, not_supported
 from gpuready_sim.apiserver.names import (
     config_key_errors,
+    finalizer_errors,
     label_errors,
     label_map_errors,
     port_name_errors,
@@ -56,6 +57,12 @@ WORKLOADS: Final = ("DaemonSet", "Deployment", "ReplicaSet", "StatefulSet")
 
 def validate(obj: Object) -> list[FieldError]:
     rule = RULES.get(_kind(obj))
+    return rule(obj) if rule else []
+
+
+def validate_new(obj: Object) -> list[FieldError]:
+    """What is asked of an object only when it is created."""
+    rule = CREATE_RULES.get(_kind(obj))
     return rule(obj) if rule else []
 
 
@@ -442,6 +449,23 @@ def _node_update(new: Object, old: Object) -> list[FieldError]:
     return []
 
 
+def _new_namespace(obj: Object) -> list[FieldError]:
+    finalizers = _at(obj, ("spec", "finalizers")) or []
+    return [error for one in finalizers for error in finalizer_errors(one, "spec.finalizers")]
+
+
+def _namespace_update(new: Object, old: Object) -> list[FieldError]:
+    errors = []
+    for i, one in enumerate(_at(new, ("spec", "finalizers")) or []):
+        errors += finalizer_errors(one, f"spec.finalizers[{i}]")
+    phase, ending = _at(new, ("status", "phase")) or "", bool(_at(new, ("metadata", "deletionTimestamp")))
+    if phase != ("Terminating" if ending else "Active"):
+        detail = f"may only be '{'Terminating' if ending else 'Active'}' if `deletionTimestamp` is "
+        detail += "not empty" if ending else "empty"
+        errors.append(FieldError("status.Phase", "Invalid", phase, detail))
+    return errors
+
+
 def _service(obj: Object) -> list[FieldError]:
     spec = obj.get("spec") or {}
     errors: list[FieldError] = []
@@ -571,9 +595,13 @@ RULES: Final[dict[tuple[str, str], Callable[[Object], list[FieldError]]]] = {
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): _binding,
     **{("apps", kind): _workload for kind in WORKLOADS},
 }
+CREATE_RULES: Final[dict[tuple[str, str], Callable[[Object], list[FieldError]]]] = {
+    ("", "Namespace"): _new_namespace,
+}
 UPDATE_RULES: Final[dict[tuple[str, str], Callable[[Object, Object], list[FieldError]]]] = {
     ("", "Pod"): _pod_update,
     ("", "Node"): _node_update,
+    ("", "Namespace"): _namespace_update,
     ("", "ConfigMap"): _config_update,
     ("", "Secret"): _secret_update,
     ("batch", "Job"): _job_update,

@@ -111,6 +111,24 @@ def without_status(obj: Obj, resource: ResourceType) -> Obj:
     return {key: value for key, value in obj.items() if key != "status"}
 
 
+_IMMORTAL: Final = {
+    "namespaces": (("default", "kube-system", "kube-public"), "this namespace may not be deleted"),
+    "priorityclasses.scheduling.k8s.io": (
+        ("system-node-critical", "system-cluster-critical"),
+        "this is a system priority class and cannot be deleted",
+    ),
+}
+
+
+def refuse_delete(resource: ResourceType, name: str) -> None:
+    """
+    raises  Failure 403 for what every cluster keeps
+    """
+    kept, why = _IMMORTAL.get(resource.qualified, ((), ""))
+    if name in kept:
+        raise forbidden(resource.plural, resource.group, name, why)
+
+
 # --- pods ---
 
 
@@ -210,6 +228,14 @@ def _new_node(node: Obj, _: Surroundings) -> None:
     taints = spec.get("taints") or []
     if not any(one.get("key") == _NOT_READY and one.get("effect") == "NoSchedule" for one in taints):
         spec["taints"] = [*taints, {"key": _NOT_READY, "effect": "NoSchedule"}]
+
+
+def _new_namespace(namespace: Obj, _: Surroundings) -> None:
+    """It waits for its content, whatever else it waits for."""
+    spec = namespace["spec"] = dict(namespace.get("spec") or {})
+    finalizers = spec.get("finalizers") or []
+    if "kubernetes" not in finalizers:
+        spec["finalizers"] = [*finalizers, "kubernetes"]
 
 
 def _changed_namespace(new: Obj, old: Obj, _: Surroundings) -> None:
@@ -346,6 +372,7 @@ def check_namespace(
 _ON_CREATE: dict[str, CreateRule] = {
     "pods": _new_pod,
     "nodes": _new_node,
+    "namespaces": _new_namespace,
     "services": _new_service,
     "daemonsets.apps": _new_daemon_set,
     "customresourcedefinitions.apiextensions.k8s.io": _new_definition,

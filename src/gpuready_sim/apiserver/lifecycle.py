@@ -17,7 +17,10 @@ from gpuready_sim.apiserver.watches import Watches
 from gpuready_sim.apiserver.writes import WriteOptions, Writes
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+# What every namespace has, and gets back.
+_FURNITURE = (("serviceaccounts", "default"), ("configmaps", "kube-root-ca.crt"))
 _OPTIONS = WriteOptions(manager="kube-apiserver")
+_OF_CONTROLLER = WriteOptions(manager="kube-controller-manager")
 
 
 class Lifecycle:
@@ -45,6 +48,7 @@ class Lifecycle:
         self._now = now
         self._to_drain: set[str] = set()
         self._to_clean: set[str] = set()
+        self._to_furnish: set[str] = set()
         self._to_aggregate = False
         self._scheduled = False
 
@@ -74,6 +78,8 @@ class Lifecycle:
             namespace = change.entry.key[0]
             if namespace and self._is_terminating(namespace):
                 self._to_drain.add(namespace)
+            elif (table, change.entry.key[1]) in _FURNITURE:
+                self._to_furnish.add(namespace)
             if ("", table) in self._store.table(CRD_TABLE).items:
                 self._to_clean.add(table)
         self._schedule()
@@ -104,7 +110,9 @@ class Lifecycle:
     # --- deletions ---
 
     def _schedule(self) -> None:
-        if self._scheduled or not (self._to_drain or self._to_clean or self._to_aggregate):
+        if self._scheduled or not (
+            self._to_drain or self._to_clean or self._to_furnish or self._to_aggregate
+        ):
             return
         self._scheduled = True
         asyncio.get_running_loop().call_soon(self._work)
@@ -113,6 +121,7 @@ class Lifecycle:
         self._scheduled = False
         namespaces, self._to_drain = self._to_drain, set()
         definitions, self._to_clean = self._to_clean, set()
+        bare, self._to_furnish = self._to_furnish, set()
         if self._to_aggregate:
             self._to_aggregate = False
             aggregate(self._store, self._writes)
@@ -120,6 +129,9 @@ class Lifecycle:
             self._drain(name)
         for name in definitions:
             self._clean(name)
+        for name in bare:
+            if self._store.table("namespaces").get("", name) and not self._is_terminating(name):
+                self._furnish(name)
 
     def _drain(self, namespace: str) -> None:
         """Delete what is left in a terminating namespace; remove the namespace when nothing is."""
@@ -187,22 +199,26 @@ class Lifecycle:
         """What a controller gives to every new namespace."""
         self._ensure("", "serviceaccounts", namespace, {"metadata": {"name": "default"}})
         description = {
-            "kubernetes.io/description": "Contains a CA bundle that can be used to verify the kube-apiserver."
+            "kubernetes.io/description": "Contains a CA bundle that can be used to verify the kube-apiserver "
+            "when using internal endpoints such as the internal service IP or kubernetes.default.svc. No "
+            "other usage is guaranteed across distributions of Kubernetes clusters."
         }
         bundle = {
             "metadata": {"name": "kube-root-ca.crt", "annotations": description},
             "data": {"ca.crt": self._ca_pem},
         }
-        self._ensure("", "configmaps", namespace, bundle)
+        self._ensure("", "configmaps", namespace, bundle, _OF_CONTROLLER)
 
-    def _ensure(self, group: str, plural: str, namespace: str, obj: Obj) -> None:
+    def _ensure(
+        self, group: str, plural: str, namespace: str, obj: Obj, options: WriteOptions = _OPTIONS
+    ) -> None:
         resource = self._registry.find(group, "v1", plural)
         assert resource is not None
         key: Key = (namespace, obj["metadata"]["name"])
         if key in self._store.table(resource.table).items:
             return
         try:
-            self._writes.create(resource, namespace, obj, _OPTIONS)
+            self._writes.create(resource, namespace, obj, options)
         except Failure as exc:
             raise RuntimeError(f"default object {plural}/{key[1]}: {exc.message}") from exc
 

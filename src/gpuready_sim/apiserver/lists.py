@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import base64
+import posixpath
+import string
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
 
+from gpuready_sim.apiserver import go_json
 from gpuready_sim.apiserver.failures import Failure, Obj, bad_request, expired, invalid
+from gpuready_sim.apiserver.field_errors import not_supported
 from gpuready_sim.apiserver.registry import ResourceType
 from gpuready_sim.apiserver.requests import Request
 from gpuready_sim.apiserver.schemas import FieldError
@@ -20,7 +24,7 @@ from gpuready_sim.apiserver.selectors import (
     parse_fields,
     parse_labels,
 )
-from gpuready_sim.apiserver.store import Entry, Key, Store, Table, decode, encode
+from gpuready_sim.apiserver.store import Entry, Key, Store, Table, decode, encode, path_of
 
 _CONTINUE_EXPIRED = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new "
@@ -88,11 +92,11 @@ class _Start:
     """Where a page begins.
 
     rv     version to show, None for the current one
-    after  key after which to go on
+    first  path from which on to show, below the selected namespace: "/name"; empty for all
     """
 
     rv: int | None = None
-    after: Key | None = None
+    first: str = ""
 
 
 def list_page(store: Store, table: Table, selection: Selection, request: Request) -> Page:
@@ -101,45 +105,49 @@ def list_page(store: Store, table: Table, selection: Selection, request: Request
     raises  Failure 410 when its version has been compacted, 504 when it has not been reached,
             400 or 422 for a contradictory query
     """
-    start = _start_of(request, table, store)
     limit = max(0, request.number("limit") or 0)
+    request.number("timeoutSeconds")
+    start = _start_of(request, table, store)
+    if request.query.get("resourceVersion") == "0":
+        limit = 0  # as a watch cache answers, which has all of it
     if start.rv is None:
         shown_rv, candidates = store.rv, selection.among(table)
     else:
         shown_rv = start.rv
+        if start.rv < table.compacted:
+            raise expired("The resourceVersion for the provided list is too old.")
         candidates = [e for e in table.entries_at(start.rv) if selection.covers(e.key)]
-    if start.after is not None:
-        candidates = [entry for entry in candidates if entry.key > start.after]
-    if not selection.matches_all:
-        candidates = [entry for entry in candidates if selection.matches(entry.obj)]
-    return _cut(candidates, limit, shown_rv, count_rest=selection.matches_all)
+    if start.first:
+        candidates = [entry for entry in candidates if _below(selection, entry.key) >= start.first]
+    return _cut(candidates, limit, shown_rv, selection)
 
 
-def _cut(candidates: Sequence[Entry], limit: int, rv: int, *, count_rest: bool) -> Page:
+def _cut(candidates: Sequence[Entry], limit: int, rv: int, selection: Selection) -> Page:
+    """There is more where objects are left, whether they are selected or not: nobody has looked at them."""
     meta: Obj = {"resourceVersion": str(rv)}
-    if not limit or len(candidates) <= limit:
-        return Page(candidates, meta)
-    entries = candidates[:limit]
-    meta["continue"] = _token(rv, entries[-1].key)
-    if count_rest:
+    chosen = [i for i, entry in enumerate(candidates) if selection.matches(entry.obj)]
+    entries = [candidates[i] for i in (chosen[:limit] if limit else chosen)]
+    if not limit or len(chosen) < limit or chosen[limit - 1] == len(candidates) - 1:
+        return Page(entries, meta)
+    meta["continue"] = _token(rv, _below(selection, entries[-1].key) + "\0")
+    if selection.matches_all:
         meta["remainingItemCount"] = len(candidates) - limit
     return Page(entries, meta)
 
 
+def _below(selection: Selection, key: Key) -> str:
+    return f"/{key[1]}" if selection.namespace else f"/{path_of(key)}"
+
+
 def _start_of(request: Request, table: Table, store: Store) -> _Start:
+    _check_list_options(request)
     token, text = request.query.get("continue", ""), request.query.get("resourceVersion", "")
-    match = request.query.get("resourceVersionMatch", "")
-    rv = version_of(text)
     if token:
-        if match:
-            raise _bad_options("resourceVersionMatch", "resourceVersionMatch is forbidden for continue")
-        if rv:
+        start = _continued(token, table)
+        if text not in ("", "0"):
             raise bad_request("specifying resource version is not allowed when using continue")
-        return _continued(token, table)
-    if match:
-        _check_match(match, text)
-    if "sendInitialEvents" in request.query:
-        raise _bad_options("sendInitialEvents", "sendInitialEvents is forbidden for list")
+        return start
+    rv, match = version_of(text), request.query.get("resourceVersionMatch", "")
     if not rv:
         return _Start()
     store.check_reached(rv)
@@ -147,25 +155,58 @@ def _start_of(request: Request, table: Table, store: Store) -> _Start:
     return _Start(rv if exact else None)
 
 
+_TOKEN_VERSION = "meta.k8s.io/v1"
+
+
 def _continued(token: str, table: Table) -> _Start:
-    try:
-        content = decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-        rv, after = int(content["rv"]), (str(content["start"][0]), str(content["start"][1]))
-    except (ValueError, KeyError, IndexError, TypeError, msgspec.DecodeError):
-        raise bad_request("continue key is not valid") from None
+    """
+    Source: kubernetes, apiserver/pkg/storage/continue.go, DecodeContinue.
+    """
+    content = _token_content(token)
+    version, rv, start = content.get("v", ""), content.get("rv", 0), content.get("start", "")
+    if version != _TOKEN_VERSION:
+        raise _bad_token(f": server does not recognize this encoded version {version}")
+    if not rv:
+        raise _bad_token(f": incorrect encoded start resourceVersion (version {version})")
+    if not start:
+        raise _bad_token(f": encoded start key empty (version {version})")
+    first = start if start.startswith("/") else f"/{start}"
+    if posixpath.normpath(first) != first:
+        raise _bad_token(f": {start}")
     if rv < 0:
-        return _Start(None, after)
+        return _Start(None, first)
     if rv < table.compacted:
-        raise expired(_CONTINUE_EXPIRED, _token(-1, after))
-    return _Start(rv, after)
+        raise expired(_CONTINUE_EXPIRED, _token(-1, first))
+    return _Start(rv, first)
 
 
-def _token(rv: int, after: Key) -> str:
-    return (
-        base64.urlsafe_b64encode(encode({"v": "meta.k8s.io/v1", "rv": rv, "start": after}))
-        .rstrip(b"=")
-        .decode()
-    )
+def _token_content(token: str) -> Obj:
+    """
+    raises  Failure 400
+    """
+    wrong = next((i for i, letter in enumerate(token) if letter not in _LETTERS), None)
+    if wrong is None and len(token) % 4 == 1:
+        wrong = len(token) - 1
+    if wrong is not None:
+        raise _bad_token(f": illegal base64 data at input byte {wrong}")
+    body = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
+    try:
+        content = decode(body)
+    except msgspec.DecodeError as exc:
+        raise _bad_token(f": {go_json.complaint(body) or exc}") from None
+    return content if isinstance(content, dict) else {}
+
+
+_LETTERS = frozenset(string.ascii_letters + string.digits + "-_")
+
+
+def _bad_token(why: str) -> Failure:
+    return bad_request(f"invalid continue token: continue key is not valid{why}")
+
+
+def _token(rv: int, start: str) -> str:
+    content = encode({"v": _TOKEN_VERSION, "rv": rv, "start": start})
+    return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
 
 
 def version_of(text: str) -> int:
@@ -183,36 +224,66 @@ def version_of(text: str) -> int:
     return int(text)
 
 
-def _check_match(match: str, version: str) -> None:
-    if match not in ("Exact", "NotOlderThan"):
-        raise _bad_options(
-            "resourceVersionMatch", 'supported values: "Exact", "NotOlderThan", ""', "NotSupported", match
-        )
-    if version == "":
-        raise _bad_options(
-            "resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided"
-        )
+def bare_version_of(text: str) -> int:
+    """The same for who reads one object or watches: there it counts as the server's own fault.
+
+    raises  Failure 500 when it is no number
+    """
+    try:
+        return version_of(text)
+    except Failure as exc:
+        raise Failure(500, "", exc.message.removeprefix("invalid resource version: ")) from exc
+
+
+def _check_list_options(request: Request) -> None:
+    """
+    raises  Failure 422 with all that contradicts
+
+    Source: kubernetes, apimachinery/pkg/apis/meta/internalversion/validation/validation.go.
+    """
+    query, errors = request.query, []
+    match, version = query.get("resourceVersionMatch", ""), query.get("resourceVersion", "")
+    if match and not version:
+        errors.append(_forbidden_match("is forbidden unless resourceVersion is provided"))
+    if match and query.get("continue"):
+        errors.append(_forbidden_match(_WITH_CONTINUE))
+    if match not in ("", "Exact", "NotOlderThan"):
+        errors.append(not_supported("resourceVersionMatch", match, ("Exact", "NotOlderThan", "")))
     if match == "Exact" and version == "0":
-        raise _bad_options(
-            "resourceVersionMatch", 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+        errors.append(_forbidden_match('"exact" is forbidden for resourceVersion "0"'))
+    if "sendInitialEvents" in query:
+        errors.append(
+            FieldError("sendInitialEvents", "Forbidden", detail="sendInitialEvents is forbidden for list")
         )
+    if errors:
+        raise invalid("ListOptions", "meta.k8s.io", "", errors)
 
 
-def _bad_options(path: str, detail: str, type: str = "Forbidden", value: str = "") -> Failure:
-    return invalid("ListOptions", "meta.k8s.io", "", [FieldError(path, type, value, detail)])
+_WITH_CONTINUE = "is forbidden when continue is provided"
+
+
+def _forbidden_match(why: str) -> FieldError:
+    return FieldError("resourceVersionMatch", "Forbidden", detail=f"resourceVersionMatch {why}")
 
 
 def check_initial_events(request: Request) -> bool:
-    """Whether a watch asks for the streaming list.
+    """Whether a watch begins with what is there: who asks for it, or says no version to begin at.
 
     raises  Failure 422 when it does so without saying how fresh
     """
-    if "sendInitialEvents" not in request.query:
-        if request.query.get("resourceVersionMatch"):
-            detail = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
-            raise _bad_options("resourceVersionMatch", detail)
-        return False
-    if request.query.get("resourceVersionMatch") != "NotOlderThan":
+    query, errors = request.query, []
+    match, said = query.get("resourceVersionMatch", ""), "sendInitialEvents" in query
+    from_anywhere = query.get("resourceVersion", "") in ("", "0")
+    by_default = not said and not match and from_anywhere
+    if said and match != "NotOlderThan":
         detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-        raise _bad_options("resourceVersionMatch", detail)
-    return request.flag("sendInitialEvents")
+        errors.append(FieldError("resourceVersionMatch", "Forbidden", detail=detail))
+    if match and not said:
+        errors.append(_forbidden_match("is forbidden for watch unless sendInitialEvents is provided"))
+    if match not in ("", "NotOlderThan"):
+        errors.append(not_supported("resourceVersionMatch", match, ("NotOlderThan",)))
+    if (match or by_default) and query.get("continue"):
+        errors.append(_forbidden_match(_WITH_CONTINUE))
+    if errors:
+        raise invalid("ListOptions", "meta.k8s.io", "", errors)
+    return by_default or request.flag("sendInitialEvents")

@@ -58,7 +58,9 @@ def port_name_errors(text: str) -> list[str]:
 
 def label_errors(text: str) -> list[str]:
     errors = [_too_long(63)] if len(text) > 63 else []
-    if not _label.fullmatch(text):
+    if _subdomain.fullmatch(text) and "." in text:
+        errors.append("must not contain dots")
+    elif not _label.fullmatch(text):
         errors.append(
             "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and "
             "must start "
@@ -183,7 +185,7 @@ def validate_metadata(obj: Mapping[str, Any]) -> list[FieldError]:
     errors += label_map_errors(metadata.get("labels"), "metadata.labels")
     errors += _annotation_errors(metadata.get("annotations"))
     for i, finalizer in enumerate(metadata.get("finalizers") or []):
-        errors += _finalizer_errors(finalizer, i)
+        errors += finalizer_errors(finalizer, "metadata.finalizers", f"metadata.finalizers[{i}]")
     return errors + _owner_errors(metadata.get("ownerReferences"))
 
 
@@ -210,12 +212,14 @@ def _annotation_errors(annotations: Any) -> list[FieldError]:
     return errors
 
 
-def _finalizer_errors(finalizer: Any, index: int) -> list[FieldError]:
-    path = "metadata.finalizers"
+def finalizer_errors(finalizer: Any, path: str, of_one: str = "") -> list[FieldError]:
+    """
+    of_one  where a name without a domain is pointed at, when that is elsewhere
+    """
     errors = [FieldError(path, "Invalid", finalizer, text) for text in qualified_name_errors(str(finalizer))]
     if "/" not in str(finalizer) and finalizer not in ("orphan", "foregroundDeletion", "kubernetes"):
         detail = "name is neither a standard finalizer name nor is it fully qualified"
-        errors.append(FieldError(f"{path}[{index}]", "Invalid", finalizer, detail))
+        errors.append(FieldError(of_one or path, "Invalid", finalizer, detail))
     return errors
 
 

@@ -25,6 +25,7 @@ YAML = "application/yaml"
 _OFFERED = (JSON, YAML)
 # What a real server names. Who asks for protobuf alone is refused here all the same: nobody does.
 _SAID = (*_OFFERED, protobuf.MEDIA_TYPE)
+_STREAMED = tuple(f"{media};stream=watch" for media in (JSON, protobuf.MEDIA_TYPE))
 _READ = (JSON, YAML, protobuf.MEDIA_TYPE)
 
 
@@ -32,15 +33,20 @@ _READ = (JSON, YAML, protobuf.MEDIA_TYPE)
 class Form:
     """How the objects of an answer are to look.
 
-    shape  "", "Table" or "PartialObjectMetadata"
+    shape    "", "Table" or "PartialObjectMetadata"
+    listed   the shape was asked for as that of a list
+    version  of a shape: v1, or v1beta1 as old clients ask for it
     """
 
     media: str = JSON
     shape: str = ""
+    listed: bool = False
+    version: str = "v1"
 
     @property
     def content_type(self) -> str:
-        return self.media if not self.shape else f"{self.media};as={self.shape};g=meta.k8s.io;v=v1"
+        shape = self.shape + ("List" if self.listed else "")
+        return self.media if not shape else f"{self.media};as={shape};g=meta.k8s.io;v={self.version}"
 
 
 PLAIN = Form()
@@ -54,13 +60,25 @@ def form_of(request: Request) -> Form:
     accept = request.headers.get("accept", "")
     if accept in ("", JSON, "*/*", "application/json, */*"):
         return PLAIN
+    streams = request.verb == "watch"
+    if _is_of_go_restful(request) and not _names_any(accept):
+        raise nothing_acceptable((*_SAID, *_STREAMED) if request.verb in ("list", "watch") else _SAID)
     for media, parameters in media_ranges(accept):
-        form = _form(media, parameters)
+        form = _form(media, parameters, streams)
         if form is not None:
             return form
-    if not any(media in (*_READ, "*/*", "application/*") for media, _ in media_ranges(accept)):
-        raise nothing_acceptable(_SAID)
-    raise not_acceptable(_SAID)
+    asks_for_another_stream = any("stream" in parameters for _, parameters in media_ranges(accept))
+    raise not_acceptable(_STREAMED if streams and not asks_for_another_stream else _SAID)
+
+
+def _is_of_go_restful(request: Request) -> bool:
+    """Built-in kinds are served through a router that looks at the media types first."""
+    group = request.target.group if request.target is not None else ""
+    return "." not in group or group.endswith(".k8s.io")
+
+
+def _names_any(accept: str) -> bool:
+    return any(media in (*_READ, "*/*") for media, _ in media_ranges(accept))
 
 
 def media_ranges(accept: str) -> list[tuple[str, dict[str, str]]]:
@@ -69,9 +87,9 @@ def media_ranges(accept: str) -> list[tuple[str, dict[str, str]]]:
     for clause in accept.split(","):
         media, *rest = (part.strip() for part in clause.split(";"))
         parameters = dict(part.split("=", 1) for part in rest if "=" in part)
-        found.append((_quality(parameters.pop("q", "1")), media.lower(), parameters))
+        found.append((_quality(parameters.pop("q", "1")), media, parameters))
     found.sort(key=lambda item: -item[0])
-    return [(media, parameters) for quality, media, parameters in found if quality > 0]
+    return [(media, parameters) for _, media, parameters in found]
 
 
 def _quality(text: str) -> float:
@@ -81,24 +99,51 @@ def _quality(text: str) -> float:
         return 1.0
 
 
-def _form(media: str, parameters: dict[str, str]) -> Form | None:
+def _form(media: str, parameters: dict[str, str], streams: bool) -> Form | None:
     if media in ("*/*", "application/*"):
         media = JSON
-    if media not in _OFFERED:
+    if media not in (_OFFERED[:1] if streams else _OFFERED):
         return None
-    shape = parameters.get("as", "").removesuffix("List")
+    if parameters.get("stream", "watch") != "watch":
+        return None
+    shape = parameters.get("as", "")
     if shape == "":
         return Form(media)
-    known = parameters.get("g") == "meta.k8s.io" and parameters.get("v") == "v1"
-    if not known or shape not in ("Table", "PartialObjectMetadata"):
+    version = parameters.get("v", "")
+    known = parameters.get("g") == "meta.k8s.io" and version in ("v1", "v1beta1")
+    if not known or shape not in _SHAPES:
         return None
-    return Form(media, shape)
+    return Form(media, shape.removesuffix("List"), shape.endswith("List"), version)
+
+
+_SHAPES = ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
+
+
+def error_form(request: Request) -> Form:
+    """In which form a refusal is told: as YAML to who asks for that before JSON."""
+    ranges = media_ranges(request.headers.get("accept", ""))
+    first = next((media for media, _ in ranges if media in (*_OFFERED, "*/*")), JSON)
+    return Form(YAML) if first == YAML else PLAIN
 
 
 def to_yaml(raw: bytes) -> bytes:
     """A JSON answer as YAML."""
-    text: str = yaml.dump(decode(raw), Dumper=yaml.CSafeDumper, sort_keys=False)
+    text: str = yaml.dump(decode(raw), Dumper=_Dumper, sort_keys=True)
     return text.encode()
+
+
+class _Dumper(yaml.CSafeDumper):
+    """Writes text as Go's library does."""
+
+
+def _written_text(dumper: yaml.CSafeDumper, text: str) -> yaml.ScalarNode:
+    plain = "tag:yaml.org,2002:str"
+    is_plain = dumper.resolve(yaml.ScalarNode, text, (True, False)) == plain  # type: ignore[no-untyped-call]
+    style = "|" if "\n" in text else None if is_plain else '"'
+    return dumper.represent_scalar(plain, text, style)
+
+
+_Dumper.add_representer(str, _written_text)
 
 
 def body_of(request: Request, kind: str = "", *, custom: bool = False) -> Obj:

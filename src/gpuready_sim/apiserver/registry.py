@@ -86,6 +86,8 @@ class ResourceType:
     def verbs(self) -> tuple[str, ...]:
         if self.is_question:
             return ("create",)
+        if self.qualified == "namespaces":  # each has its own content to go first
+            return tuple(verb for verb in _ALL_VERBS if verb != "deletecollection")
         return _ALL_VERBS if self.custom is None else _CUSTOM_VERBS  # in the real one's order
 
     @property

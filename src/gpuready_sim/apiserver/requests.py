@@ -30,7 +30,8 @@ class User:
 class Target:
     """The resource that a path names.
 
-    rest  what follows a proxy subresource, with its leading slash
+    rest     what follows a proxy subresource, with its leading slash
+    watched  the path itself asks for a watch, as old clients do: /api/v1/watch/pods
     """
 
     group: str
@@ -40,6 +41,7 @@ class Target:
     name: str = ""
     subresource: str = ""
     rest: str = ""
+    watched: bool = False
 
 
 @dataclass
@@ -70,9 +72,11 @@ class Request:
         if self.target is None:
             return self.method.lower()
         if self.method in ("GET", "HEAD"):
-            if self.flag("watch"):
+            if self.target.watched:
                 return "watch"
-            return "get" if self.target.name else "list"
+            if self.target.name:
+                return "get"
+            return "watch" if self.flag("watch") else "list"
         if self.method == "DELETE" and not self.target.name:
             return "deletecollection"
         return _METHOD_VERBS.get(self.method, self.method.lower())
@@ -93,7 +97,7 @@ class Request:
 
     def flag(self, name: str) -> bool:
         value = self.query.get(name, "")
-        return name in self.query and value.lower() not in ("0", "false", "f")
+        return name in self.query and value.lower() not in ("0", "false")
 
     def number(self, name: str) -> int | None:
         """A number of the query, None when absent.
@@ -145,6 +149,8 @@ def parse_path(path: str) -> Target | None:
 
 def _target(group: str, version: str, parts: list[str]) -> Target:
     namespace = ""
+    watched = parts[0] == "watch" and len(parts) > 1
+    parts = parts[watched:]
     if parts[0] == "namespaces" and len(parts) > 2 and parts[2] not in ("status", "finalize"):
         namespace, parts = unquote(parts[1]), parts[2:]
     name = unquote(parts[1]) if len(parts) > 1 else ""
@@ -152,4 +158,4 @@ def _target(group: str, version: str, parts: list[str]) -> Target:
     rest = "/" + "/".join(parts[3:])
     if subresource != "proxy" and len(parts) > 3:
         subresource = "/".join(parts[2:])
-    return Target(group, version, parts[0], namespace, name, subresource, rest)
+    return Target(group, version, parts[0], namespace, name, subresource, rest, watched)

@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from gpuready_sim.apiserver import deletion, go_json, lists, metadata, patches, watches
+from gpuready_sim.apiserver import deletion, go_json, kinds, lists, metadata, patches, watches
 from gpuready_sim.apiserver.failures import (
     Failure,
     Obj,
@@ -15,7 +15,7 @@ from gpuready_sim.apiserver.failures import (
     method_not_allowed,
     not_found,
 )
-from gpuready_sim.apiserver.field_errors import FieldError, not_supported
+from gpuready_sim.apiserver.field_errors import FieldError, not_supported, shown
 from gpuready_sim.apiserver.negotiation import YAML, Form, body_of, form_of, to_yaml
 from gpuready_sim.apiserver.registry import Registry, ResourceType
 from gpuready_sim.apiserver.requests import Reply, Request, Stream, Target
@@ -79,6 +79,8 @@ class Resources:
         verb = self._verbs.get(request.verb)
         if verb is None or (request.method == "POST" and target.name):
             raise method_not_allowed()
+        if request.verb == "deletecollection" and request.verb not in resource.verbs:
+            raise method_not_allowed()
         if request.method in ("PUT", "PATCH") and not target.name:
             raise method_not_allowed()
         if resource.namespaced and not target.namespace and request.verb not in ("list", "watch"):
@@ -89,14 +91,14 @@ class Resources:
 
     def get(self, request: Request, target: Target, resource: ResourceType) -> Reply:
         form = form_of(request)
-        self.store.check_reached(lists.version_of(request.query.get("resourceVersion", "")))
+        self.store.check_reached(lists.bare_version_of(request.query.get("resourceVersion", "")))
         entry = self.store.table(resource.table).get(target.namespace, target.name)
         if entry is None:
             raise not_found(resource.plural, resource.group, target.name)
         return self.show(request, resource, entry, form=form)
 
     def list(self, request: Request, target: Target, resource: ResourceType) -> Reply:
-        form = form_of(request)
+        form = _form_of_list(request, resource)
         table = self.store.table(resource.table)
         page = lists.list_page(self.store, table, lists.selection_of(request, resource), request)
         body = self._view(request, resource, form).many(page.entries, page.meta)
@@ -104,8 +106,6 @@ class Resources:
 
     def watch(self, request: Request, target: Target, resource: ResourceType) -> Stream:
         form = form_of(request)
-        if form.media == YAML:
-            form = replace(form, media="application/json")
         selection = lists.selection_of(request, resource)
         options = self._watch_options(request)
         view = self._view(request, resource, form)
@@ -119,21 +119,17 @@ class Resources:
         return Stream(self._watches.lines(watch, view, options), content_type)
 
     def _watch_options(self, request: Request) -> WatchOptions:
+        timeout_s = float(request.number("timeoutSeconds") or 0)
         announce = lists.check_initial_events(request)
-        version = lists.version_of(request.query.get("resourceVersion", ""))
+        version = lists.bare_version_of(request.query.get("resourceVersion", ""))
         if announce:
             self.store.check_reached(version)
-        quiet_start = "sendInitialEvents" in request.query and not announce
-        since: int | None = version or None
-        if announce:
-            since = None
-        elif quiet_start and not version:
-            since = self.store.rv
+        since = None if announce else version or self.store.rv
         return WatchOptions(
             since=since,
             bookmarks=request.flag("allowWatchBookmarks"),
             announce_end=announce and request.flag("allowWatchBookmarks"),
-            timeout_s=float(request.number("timeoutSeconds") or 0),
+            timeout_s=timeout_s,
             bookmark_interval_s=self._settings.bookmark_interval_s,
         )
 
@@ -176,6 +172,7 @@ class Resources:
     def delete(self, request: Request, target: Target, resource: ResourceType) -> Reply:
         form = form_of(request)
         options = _delete_options(request)
+        kinds.refuse_delete(resource, target.name)
         written = self.writes.delete(resource, (target.namespace, target.name), options)
         if written.removed and resource.qualified not in _SHOWN_WHEN_DELETED:
             return _reply(200, encode(_success(resource, written.entry)), Form(form.media))
@@ -183,7 +180,7 @@ class Resources:
         return self.show(request, resource, written.entry, form=form, code=202 if waits else 200)
 
     def delete_collection(self, request: Request, target: Target, resource: ResourceType) -> Reply:
-        form = form_of(request)
+        form = _form_of_list(request, resource)
         options = _delete_options(request)
         table = self.store.table(resource.table)
         page = lists.list_page(self.store, table, lists.selection_of(request, resource), request)
@@ -197,6 +194,7 @@ class Resources:
     def show(
         self, request: Request, resource: ResourceType, entry: Entry, *, form: Form, code: int = 200
     ) -> Reply:
+        _refuse_list_of_one(form, resource)
         return _reply(code, self._view(request, resource, form).one(entry), form)
 
     def _written(
@@ -208,9 +206,37 @@ class Resources:
 
     def _view(self, request: Request, resource: ResourceType, form: Form) -> View:
         include = request.query.get("includeObject") or "Metadata"
-        if include not in ("None", "Metadata", "Object"):
-            raise bad_request(f"unrecognized includeObject value: {include}")
+        if form.shape == "Table" and include not in ("None", "Metadata", "Object"):
+            must = "must be 'Metadata', 'Object', 'None', or empty"
+            why = f"includeObject: Invalid value: {shown(include)}: {must}"
+            raise bad_request(f"Unable to convert to Table as requested: {why}")
         return View(resource, form, include, self._now)
+
+
+def _form_of_list(request: Request, resource: ResourceType) -> Form:
+    """
+    raises  Failure 406 for a shape that only a single object can have
+    """
+    form = form_of(request)
+    if form.shape == "PartialObjectMetadata" and not form.listed:
+        why = f"the requested object is a list ({_go_type(resource, 'List')})"
+        raise Failure(406, "NotAcceptable", f"you requested PartialObjectMetadata, but {why}")
+    return form
+
+
+def _refuse_list_of_one(form: Form, resource: ResourceType) -> None:
+    if form.listed and resource.custom is not None:
+        raise Failure(500, "", "content is not a list")
+    if form.listed:
+        why = f"the requested object is not a list ({_go_type(resource)})"
+        raise Failure(406, "NotAcceptable", f"you requested PartialObjectMetadataList, but {why}")
+
+
+def _go_type(resource: ResourceType, suffix: str = "") -> str:
+    if resource.custom is not None:
+        return f"*unstructured.Unstructured{suffix}"
+    group = resource.table.partition(".")[2] and resource.group.partition(".")[0]
+    return f"*{group or 'core'}.{resource.kind}{suffix}"
 
 
 def write_options(request: Request) -> WriteOptions:

@@ -20,6 +20,15 @@ from gpuready_sim.apiserver.failures import Obj, too_new, too_old
 
 Key = tuple[str, str]  # (namespace, name); namespace is "" for cluster-scoped objects
 
+
+def path_of(key: Key) -> str:
+    """Where etcd would have an object below its resource: what lists are sorted by.
+
+    So what is in namespace a-b comes before what is in namespace a.
+    """
+    return "/".join(part for part in key if part)
+
+
 encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder().decode
 
@@ -115,7 +124,7 @@ class Table:
                 items.pop(change.entry.key, None)
             else:
                 items[change.entry.key] = change.previous
-        return [items[key] for key in sorted(items)]
+        return [items[key] for key in sorted(items, key=path_of)]
 
     def changes_since(self, rv: int) -> list[Change]:
         """Changes after a version, oldest first.
@@ -138,10 +147,10 @@ class Table:
         if change.type == "DELETED":
             del self.items[key]
             del self._by_namespace[key[0]][key]
-            self._keys.pop(bisect.bisect_left(self._keys, key))
+            self._keys.pop(bisect.bisect_left(self._keys, path_of(key), key=path_of))
         else:
             if key not in self.items:
-                bisect.insort(self._keys, key)
+                bisect.insort(self._keys, key, key=path_of)
             self.items[key] = change.entry
             self._by_namespace.setdefault(key[0], {})[key] = change.entry
         self.changes.append(change)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gpuready_sim.apiserver import tables
 from gpuready_sim.apiserver.event_versions import to_core_event, to_new_event
@@ -35,24 +35,32 @@ class View:
     now: Callable[[], datetime.datetime] = field(default=now_utc, compare=False)
 
     @property
-    def key(self) -> tuple[str, str, str]:
+    def key(self) -> tuple[str, str, str, str]:
         """What two views must share to give the same bytes."""
-        return (self.resource.version, self.form.shape, self.include)
+        return (self.resource.version, self.form.shape, self.form.version, self.include)
+
+    @property
+    def _meta_version(self) -> str:
+        return f"meta.k8s.io/{self.form.version}"
 
     def one(self, entry: Entry) -> bytes:
         """The body that shows one object."""
         if self.form.shape == "Table":
-            return self._table([entry], entry.obj["metadata"].get("resourceVersion", ""), whole=True)
+            return self._table([entry], entry.obj["metadata"].get("resourceVersion", ""))
         if self.form.shape == "PartialObjectMetadata":
-            return encode(partial_metadata(entry.obj))
+            return encode(self._partial(entry.obj))
         return plain(entry, self.resource)
 
     def many(self, entries: Sequence[Entry], meta: Obj) -> bytes:
         """The body of a list; `meta` is its ListMeta."""
         if self.form.shape == "Table":
-            return self._table(entries, meta["resourceVersion"], whole=False, meta=meta)
+            return self._table(entries, meta["resourceVersion"], meta)
         if self.form.shape == "PartialObjectMetadata":
-            head = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": meta}
+            head = {
+                "kind": "PartialObjectMetadataList",
+                "apiVersion": self._meta_version,
+                "metadata": meta,
+            }
             if not entries:
                 return encode(head | {"items": None})  # where an empty list of objects is []
         else:
@@ -70,21 +78,20 @@ class View:
 
     def bookmark(self, rv: int, annotations: dict[str, str] | None = None) -> bytes:
         """The object of a BOOKMARK event."""
-        meta: Obj = {"resourceVersion": str(rv), "creationTimestamp": None}
+        meta: Obj = {"resourceVersion": str(rv)}
         if annotations:
             meta["annotations"] = annotations
-        if self.form.shape == "Table":
-            row = {"cells": [], "object": {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}}
-            row["object"]["metadata"] = meta  # type: ignore[index]
-            return encode(_TABLE | {"metadata": {"resourceVersion": str(rv)}, "rows": [row]})
-        if self.form.shape == "PartialObjectMetadata":
-            return encode({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": meta})
         head = {"kind": self.resource.kind, "apiVersion": self.resource.api_version, "metadata": meta}
-        return encode(head)
+        if self.form.shape == "Table":
+            view = replace(self, include="Metadata") if annotations else self
+            return view._table([Entry(("", ""), rv, b"", head)], str(rv))
+        return encode(self._partial(head) if self.form.shape else head)
 
-    def _table(self, entries: Sequence[Entry], rv: str, *, whole: bool, meta: Obj | None = None) -> bytes:
+    def _table(self, entries: Sequence[Entry], rv: str, meta: Obj | None = None) -> bytes:
         resource, crd = self.resource, self.resource.crd
-        table = _TABLE | {
+        table = {
+            "kind": "Table",
+            "apiVersion": self._meta_version,
             "metadata": meta or {"resourceVersion": rv},
             "columnDefinitions": tables.columns_of(resource, crd),
             "rows": [self._row(entry) for entry in entries],
@@ -99,11 +106,11 @@ class View:
         elif self.include == "None":
             row["object"] = None
         else:
-            row["object"] = partial_metadata(obj)
+            row["object"] = self._partial(obj)
         return row
 
-
-_TABLE: Obj = {"kind": "Table", "apiVersion": "meta.k8s.io/v1"}
+    def _partial(self, obj: Obj) -> Obj:
+        return partial_metadata(obj) | {"apiVersion": self._meta_version}
 
 
 def partial_metadata(obj: Obj) -> Obj:

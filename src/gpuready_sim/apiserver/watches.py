@@ -7,6 +7,7 @@ is cut off, as by the real watch cache; it resumes from its last version.
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
@@ -71,6 +72,11 @@ class Watch:
             self._wakeup.set()
             if self.offer in self._table.listeners:
                 self._table.listeners.remove(self.offer)
+
+    def drop(self) -> None:
+        """End the stream without what is queued."""
+        self._lines.clear()
+        self.close()
 
     async def next_lines(self, timeout_s: float) -> bytes:
         """Everything queued, waiting for the first line; empty at the timeout and at the end."""
@@ -171,22 +177,36 @@ class Watches:
     async def lines(self, watch: Watch, view: View, options: WatchOptions) -> AsyncIterator[bytes]:
         """The stream of a watch until its timeout, its end, or the client's departure."""
         clock = asyncio.get_running_loop().time
+        if options.timeout_s < 0:
+            watch.drop()
         ends = clock() + (options.timeout_s or random.uniform(1800, 3600))
-        next_bookmark = clock() + options.bookmark_interval_s
+        next_bookmark = _next_bookmark(clock(), ends, options)
         try:
             while not (watch.closed or clock() >= ends):
                 chunk = await watch.next_lines(min(ends, next_bookmark) - clock())
                 if chunk:
                     yield chunk
-                elif options.bookmarks and not watch.closed:
-                    yield event_line("BOOKMARK", view.bookmark(self._store.rv))
-                if clock() >= next_bookmark:
-                    next_bookmark = clock() + options.bookmark_interval_s
+                if clock() >= next_bookmark and not watch.closed:
+                    if options.bookmarks and not chunk:
+                        yield event_line("BOOKMARK", view.bookmark(self._store.rv))
+                    next_bookmark = _next_bookmark(clock(), ends, options)
             if rest := await watch.next_lines(0):
                 yield rest
         finally:
             watch.close()
             self._open.discard(watch)
+
+
+# A watch that ends by itself tells last how far it has come.
+_BEFORE_THE_END_S = 2.0
+
+
+def _next_bookmark(now: float, ends: float, options: WatchOptions) -> float:
+    """
+    Source: kubernetes, apiserver/pkg/storage/cacher/cache_watcher.go, nextBookmarkTime.
+    """
+    last = ends - _BEFORE_THE_END_S
+    return math.inf if now >= last else min(now + options.bookmark_interval_s, last)
 
 
 def one_line(line: bytes) -> AsyncIterator[bytes]:

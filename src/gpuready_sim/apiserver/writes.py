@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from gpuready_sim.apiserver import apply as applying
 from gpuready_sim.apiserver import (
     deletion,
+    kind_rules,
     kinds,
     metadata,
     schemas,
@@ -402,6 +403,8 @@ class Writes:
             errors += structural.validate_crd(new)
         if old is not None:
             errors += schemas.validate_builtin_update(new, old)
+        else:
+            errors += kind_rules.validate_new(new)
         changed = (
             structural.validate_crd_update(new, old)
             if old is not None and resource.table == CRD_TABLE

@@ -8,9 +8,11 @@ from . import (
     errors,
     lifecycle,
     lists,
+    namespaces,
     objects,
     odd,
     patches,
+    reads,
     strategic,
     views,
 )
@@ -28,4 +30,6 @@ SCENARIOS = [
     *odd.SCENARIOS,
     *corners.SCENARIOS,
     *definitions.SCENARIOS,
+    *reads.SCENARIOS,
+    *namespaces.SCENARIOS,
 ]

@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuready_sim.apiserver import kinds
 from gpuready_sim.apiserver.field_errors import FieldError, aggregate, not_supported
 from gpuready_sim.apiserver.quantity import canonical_quantity, is_quantity, parse_quantity
+from gpuready_sim.apiserver.registry import Registry
 from gpuready_sim.apiserver.schemas import (
     BUILTINS,
     default_builtin,
@@ -23,6 +25,7 @@ from gpuready_sim.apiserver.schemas import (
     validate_builtin,
     validate_builtin_update,
 )
+from gpuready_sim.apiserver.store import Store
 
 Object = dict[str, Any]
 
@@ -365,8 +368,13 @@ def test_a_daemon_set_rolls_by_default() -> None:
     assert "tolerations" not in spec["template"]["spec"]
 
 
-def test_a_namespace_is_held_by_its_finalizer() -> None:
+def test_a_namespace_is_held_by_its_finalizer_which_its_creator_does_not_own() -> None:
     obj = default_builtin({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}})
+    assert "spec" not in obj
+
+    namespaces = Registry.with_builtins().find("", "v1", "namespaces")
+    assert namespaces is not None
+    kinds.prepare_create(obj, namespaces, kinds.Surroundings(Store(), "2026-01-01T00:00:00Z"))
 
     assert obj["spec"] == {"finalizers": ["kubernetes"]}
     assert obj["status"] == {"phase": "Active"}

@@ -6,9 +6,12 @@ And read as what anybody may have put there: a directory, a pipe, something with
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
+import re
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -53,13 +56,18 @@ def write_atomic(path: Path, content: bytes, mode: int | None = None, *, durable
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        _write(temporary, content, _mode_of(path) if mode is None else mode, durable=durable)
-        os.replace(temporary, path)
+        _write_by_way_of(temporary, path, content, _mode_of(path) if mode is None else mode, durable=durable)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
     if durable:
         sync_folder(path.parent)
+    _sweep(path.parent, re.compile(rf"\.{re.escape(path.name)}{_OF_A_WRITER}"))
+
+
+def sweep(folder: Path) -> None:
+    """Remove what writers left who were killed in `write_atomic`; for folders that are ours alone."""
+    _sweep(folder, re.compile(rf"\..+{_OF_A_WRITER}"))
 
 
 def sync_folder(folder: Path) -> None:
@@ -82,14 +90,42 @@ def write_if_changed(path: Path, content: bytes, mode: int | None = None) -> boo
     return True
 
 
-def _write(path: Path, content: bytes, mode: int, *, durable: bool) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+def _write_by_way_of(temporary: Path, path: Path, content: bytes, mode: int, *, durable: bool) -> None:
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with open(descriptor, "wb") as file:
+        with suppress(OSError):  # a file system without locks: then nobody sweeps there either
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.fchmod(descriptor, mode)  # before the rename: no moment with another mode
         file.write(content)
+        file.flush()
         if durable:
-            file.flush()
             os.fsync(descriptor)
+        os.replace(temporary, path)
+
+
+_OF_A_WRITER = r"\.\d+\.tmp"
+
+
+def _sweep(folder: Path, name: re.Pattern[str]) -> None:
+    """Files of this name whose writer is dead: the kernel has taken his lock.
+
+    His pid tells nothing: each container has a process 1.
+    """
+    try:
+        found = [folder / each for each in os.listdir(folder) if name.fullmatch(each)]
+    except OSError:
+        return
+    for path in found:
+        with suppress(OSError):  # its writer lives, or it is gone
+            _remove_unlocked(path)
+
+
+def _remove_unlocked(path: Path) -> None:
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with open(os.open(path, flags), "rb") as file:
+        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink()
 
 
 def _mode_of(path: Path) -> int:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from gpuready.node.files import write_atomic, write_if_changed
+from gpuready.node.files import sweep, write_atomic, write_if_changed
 from gpuready.node.inotify import Changes, Inotify
 from gpuready.node.root import Root, boot_id
 
@@ -44,6 +48,63 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     with pytest.raises(OSError):
         write_atomic(path, b"x")
     assert os.listdir(tmp_path) == ["folder"]
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from gpuready.node import files
+
+files.os.replace = lambda *names: os.kill(os.getpid(), signal.SIGKILL)
+files.write_atomic(Path(sys.argv[1]), b"new")
+"""
+
+
+def killed_in_the_middle(path: Path) -> str:
+    """The name of the file that a writer of `path` leaves who is killed."""
+    writer = subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False, timeout=DEADLINE_S)
+    assert writer.returncode == -signal.SIGKILL
+    (left,) = [each for each in os.listdir(path.parent) if each.startswith(f".{path.name}.")]
+    return left
+
+
+def test_what_a_killed_writer_left_goes_with_the_next_write_of_that_file(tmp_path: Path) -> None:
+    path = tmp_path / "driver-ready"
+    write_atomic(path, b"old")
+    left = killed_in_the_middle(path)
+    assert left in os.listdir(tmp_path)
+    assert path.read_bytes() == b"old"
+    others = {".other-ready.77.tmp", ".driver-ready.tmp", ".driver-ready.77.tmp.bak", ".driver-ready.x.tmp"}
+    for name in others:
+        (tmp_path / name).write_text("somebody else's")
+
+    write_atomic(path, b"next")
+
+    assert set(os.listdir(tmp_path)) == {"driver-ready", *others}
+    assert path.read_bytes() == b"next"
+
+
+def test_the_file_of_a_writer_that_lives_is_left_to_him(tmp_path: Path) -> None:
+    """He may be in another container, under the same number."""
+    under_way = tmp_path / ".driver-ready.1.tmp"
+    with under_way.open("wb") as writer:
+        fcntl.flock(writer, fcntl.LOCK_EX)
+        write_atomic(tmp_path / "driver-ready", b"x")
+        sweep(tmp_path)
+        assert under_way.exists()
+
+    sweep(tmp_path)
+    assert os.listdir(tmp_path) == ["driver-ready"]
+
+
+def test_only_ordinary_files_are_swept(tmp_path: Path) -> None:
+    (tmp_path / ".a.1.tmp").mkdir()
+    os.mkfifo(tmp_path / ".b.2.tmp")
+    (tmp_path / ".c.3.tmp").symlink_to(tmp_path / "target")
+    (tmp_path / "target").write_text("x")
+    sweep(tmp_path)
+    sweep(tmp_path / "absent")
+    assert len(os.listdir(tmp_path)) == 4
 
 
 def test_the_root_comes_from_the_environment(tmp_path: Path) -> None:

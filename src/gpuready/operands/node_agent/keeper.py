@@ -17,7 +17,7 @@ from gpuready.chain.verdict import Link, State, Verdict
 from gpuready.gpu.tree import Tree
 from gpuready.log import Logger
 from gpuready.node import desired, gates
-from gpuready.node.files import read_regular, write_if_changed
+from gpuready.node.files import read_regular, sweep, write_if_changed
 from gpuready.operands.node_agent.decision import Judgement, View
 from gpuready.operands.node_agent.observer import Observer
 from gpuready.operands.node_agent.wishes import PLUGIN, TOOLKIT
@@ -53,6 +53,8 @@ class Keeper:
         self._where = observer
         self._host, self._install_dir = host, install_dir
         self._log = log
+        for folder in (observer.desired_dir, observer.records_dir, observer.last_known_dir):
+            sweep(folder)
 
     def keep(self, view: View, judgement: Judgement, now: str) -> None:
         """Gates and wishes of a node in service."""

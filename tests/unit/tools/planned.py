@@ -18,6 +18,7 @@ Object = dict[str, Any]
 OFF = {block: {"enabled": False} for block in ("toolkit", "dcgm", "dcgmExporter", "migManager")}
 UBUNTU = {names.OS_ID_LABEL: "ubuntu", names.OS_VERSION_LABEL: "22.04"}
 PLUGIN, DRIVER = "nvidia-device-plugin-daemonset", "nvidia-driver-daemonset"
+TOOLKIT = "nvidia-container-toolkit-daemonset"
 TEAM_TAINT = {"key": "team", "value": "ml", "effect": "NoSchedule"}
 
 

@@ -10,14 +10,17 @@ from typing import Any
 import pytest
 from tests.unit.tools.planned import (
     PLUGIN,
+    TOOLKIT,
     Object,
     cluster,
     gpu_machine,
+    named,
     policy,
 )
 
 from gpuready import names
 from gpuready.api.crd import all_crds
+from gpuready.controller.nodes.summary import decode_gpunode
 from gpuready.controller.policy.plan import key_of
 from gpuready.kube.errors import error_of
 from gpuready.tools.files import beside_in
@@ -347,6 +350,25 @@ def test_a_node_that_opted_out_gets_no_label_and_no_pod() -> None:
     (change,) = forecast.labels
     assert change.labels == {names.GPU_PRESENT: "true"}
     assert [each for each in forecast.pods if each.daemonset == PLUGIN] == []
+
+
+def test_a_toolkit_that_is_being_removed_is_no_change_of_the_next_policy() -> None:
+    _, look = cluster(gpu_machine(), toolkit={"enabled": True})
+
+    def plan(at_work: str, enabled: bool) -> Forecast:
+        chain = [{"link": "toolkit", "state": at_work, "reason": "Leaving"}]
+        row = {"metadata": {"name": "gpu-1"}, "status": {"chain": chain}}
+        in_force = policy(toolkit={"enabled": enabled}, metadata=look.policies[0]["metadata"])
+        summary = decode_gpunode(json.dumps(row).encode())
+        return foresee(policy(), replace(look, policies=[in_force], gpu_nodes={"gpu-1": summary}))
+
+    begins, goes_on = plan("ok", enabled=True), plan("not-checked", enabled=False)
+
+    assert f"DaemonSet/{TOOLKIT}" in named(begins, Fate.PRUNED)
+    assert named(goes_on, Fate.PRUNED) == set()
+    said = "toolkit: its pods and objects stay until each node has given back what it changed there: gpu-1"
+    assert said in begins.remarks
+    assert said in goes_on.remarks
 
 
 def test_text_of_a_policy_cannot_write_to_the_screen() -> None:

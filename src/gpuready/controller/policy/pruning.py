@@ -11,6 +11,7 @@ from gpuready.chain.verdict import Link, State
 from gpuready.controller.nodes.summary import GPUNodeSummary
 from gpuready.controller.policy.plan import Key, key_of
 from gpuready.operands import registry
+from gpuready.operands.contract import Operand
 from gpuready.operands.node_agent import manifest as node_agent
 
 Object = Mapping[str, Any]
@@ -38,11 +39,13 @@ def leftovers(owned: Iterable[Object], *, keep_agent: bool) -> list[Object]:
 def leaving(gpu_nodes: Iterable[GPUNodeSummary]) -> frozenset[str]:
     """Operands whose work on the host some node still has, by what its chain says."""
     seen = list(gpu_nodes)
-    return frozenset(
-        operand.name
-        for operand in _UNDOING
-        if operand.link and any(_has_work_of(operand.link, each) for each in seen)
-    )
+    return frozenset(operand.name for operand in _UNDOING if nodes_with_work_of(operand, seen))
+
+
+def nodes_with_work_of(operand: Operand, gpu_nodes: Iterable[GPUNodeSummary]) -> list[str]:
+    """Names of those that have not given back yet what this operand's daemon changed there."""
+    link = operand.link
+    return [each.metadata.name for each in gpu_nodes if _has_work_of(link, each)] if link else []
 
 
 def _has_work_of(link: Link, summary: GPUNodeSummary) -> bool:

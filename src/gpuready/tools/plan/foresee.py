@@ -30,6 +30,7 @@ from gpuready.controller.policy.view import named_configs, view_of
 from gpuready.controller.schemas import problem_of
 from gpuready.kube.lease import Record
 from gpuready.kube.trimmed import Pod, decode_pod
+from gpuready.operands import registry
 from gpuready.operands.contract import ClusterView
 from gpuready.operands.driver.pools import BASE_NAME, COMPONENT, COMPONENT_LABEL
 from gpuready.operands.node_agent import manifest as node_agent
@@ -44,6 +45,7 @@ from gpuready.tools.unlabelled import without_gpus
 Object = Mapping[str, Any]
 # A policy that does not exist yet is younger than every one that does.
 _NOT_YET = "9999-12-31T23:59:59Z"
+_MOST_NAMED = 8
 
 
 def foresee(raw: Object, look: Look) -> Forecast:
@@ -122,7 +124,11 @@ def _followed(
         not_implemented=plan.not_implemented,
         obstacles=changed.obstacles,
         agent_refused=(refusal.message, refusal.next_step) if refusal else ("", ""),
-        remarks=(*_remarks(policy, look, outlooks), *_remarks_on_runtimes(moved)),
+        remarks=(
+            *_remarks(policy, look, outlooks),
+            *_remarks_on_runtimes(moved),
+            *_remarks_on_leaving(policy, look),
+        ),
     )
 
 
@@ -191,6 +197,7 @@ def _view(policy: ClusterPolicy, look: Look, outlooks: Sequence[Outlook]) -> Clu
         service_monitors=look.serves_service_monitors,
         nfd_may_run=look.nfd_may_run,
         images=look.images,
+        leaving=_leaving(look),
     )
     if not look.offline:
         return view
@@ -198,6 +205,16 @@ def _view(policy: ClusterPolicy, look: Look, outlooks: Sequence[Outlook]) -> Clu
     unseen: dict[str, Mapping[str, str]] = {name: {} for name in named_configs(policy)}
     monitors = policy.spec.dcgm_exporter.service_monitor.enabled
     return replace(view, configs=unseen | dict(view.configs), service_monitors=monitors)
+
+
+def _leaving(look: Look) -> frozenset[str]:
+    """Operands that are switched off already; their objects stay for nodes that still have work of theirs."""
+    active = active_of(look.policies)
+    if active is None or active.policy is None:
+        return frozenset()
+    policy = active.policy
+    off = {operand.name for operand in registry.OPERANDS if not operand.enabled(policy)}
+    return pruning.leaving(look.gpu_nodes.values()) & off
 
 
 def _daemonsets(
@@ -253,6 +270,22 @@ def _remarks_on_runtimes(moved: Sequence[PodChange]) -> list[str]:
         f"{counted(len(nodes), 'node')}: a container runtime whose configuration the toolkit then changes is "
         "restarted, one node with GPU workloads after the other (spec.gpuready.toolkit.maxUnavailable)"
     ]
+
+
+def _remarks_on_leaving(policy: ClusterPolicy, look: Look) -> list[str]:
+    """What gives hosts back what it changed there goes after that, and not before."""
+    going = pruning.leaving(look.gpu_nodes.values())
+    return [
+        f"{operand.name}: its pods and objects stay until each node has given back what it changed there: "
+        f"{_some(pruning.nodes_with_work_of(operand, look.gpu_nodes.values()))}"
+        for operand in registry.OPERANDS
+        if operand.name in going and not operand.enabled(policy)
+    ]
+
+
+def _some(nodes: Sequence[str]) -> str:
+    more = f" and {len(nodes) - _MOST_NAMED} more" if len(nodes) > _MOST_NAMED else ""
+    return ", ".join(nodes[:_MOST_NAMED]) + more
 
 
 def _remarks(policy: ClusterPolicy, look: Look, outlooks: Sequence[Outlook]) -> list[str]:

@@ -15,6 +15,21 @@ MOST_BYTES = 4 * 2**20  # a policy with all that stands beside it, a kubeconfig,
 MOST_BYTES_OF_A_CLUSTER = 256 * 2**20  # a node is some 25 KiB of YAML: 10,000 of them
 
 
+class GivenText(str):
+    """The text of a file, which knows whose it is: what is wrong with it can be said with its name."""
+
+    name: str
+
+    def __new__(cls, text: str, name: str) -> GivenText:
+        made = super().__new__(cls, text)
+        made.name = name
+        return made
+
+
+def name_of(text: str, otherwise: str) -> str:
+    return text.name if isinstance(text, GivenText) else otherwise
+
+
 def read_given(path: str | Path, most_bytes: int = MOST_BYTES) -> bytes:
     """All of a file; "-" is standard input.
 
@@ -32,6 +47,10 @@ def read_given(path: str | Path, most_bytes: int = MOST_BYTES) -> bytes:
     return content
 
 
+def shown(path: str) -> str:
+    return "standard input" if path == "-" else path
+
+
 def read_or_say(path: str, kind: str, most_bytes: int = MOST_BYTES) -> bytes:
     """As `read_given`, for a file that a person has named.
 
@@ -42,7 +61,7 @@ def read_or_say(path: str, kind: str, most_bytes: int = MOST_BYTES) -> bytes:
         return read_given(path, most_bytes)
     except OSError as exc:
         raise UsageError(
-            f"cannot read {'standard input' if path == '-' else path}",
+            f"cannot read {shown(path)}",
             why=exc.strerror or str(exc),
             next_step=f"name {kind}, or give its text on stdin and - as the name",
         ) from exc

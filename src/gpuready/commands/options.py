@@ -47,9 +47,10 @@ class TextFile(click.File):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         self._refuse_stdin_twice(value, param, ctx)
         try:
-            return given_files.read_or_say(value, "a text file", self._most_bytes).decode()
+            text = given_files.read_or_say(value, "a text file", self._most_bytes).decode()
         except UnicodeDecodeError as exc:
             self.fail(f"{value!r} is not UTF-8 text: {exc.reason} at byte {exc.start}", param, ctx)
+        return given_files.GivenText(text, given_files.shown(value))
 
     def _refuse_stdin_twice(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None

@@ -8,6 +8,7 @@ from typing import Any
 
 from gpuready import names
 from gpuready.errors import UsageError
+from gpuready.given_files import name_of
 from gpuready.shape import Shape, ShapeError, check
 from gpuready.tools.shape import CONFIG_MAPS, NODES, POLICY_FILE
 from gpuready.yaml_text import parse_yaml, parse_yaml_documents
@@ -24,10 +25,10 @@ def policy_in(text: str) -> Object:
     objects = list(_objects_in(text))
     policies = [each for each in objects if _type_of(each) == _POLICY]
     if not policies:
-        raise _no_policy(objects)
+        raise _no_policy(objects, name_of(text, "the file"))
     if len(policies) > 1:
         raise UsageError(
-            f"the file holds {len(policies)} ClusterPolicies",
+            f"{name_of(text, 'the file')} holds {len(policies)} ClusterPolicies",
             why="a cluster follows one",
             next_step="give a file with one of them",
         )
@@ -36,7 +37,7 @@ def policy_in(text: str) -> Object:
     if metadata is None or isinstance(metadata, dict):
         metadata = {"name": "cluster-policy", **(metadata or {})}
     policy = {**raw, "metadata": metadata}
-    _expect(policy, POLICY_FILE, "the policy")
+    _expect(policy, POLICY_FILE, _in("the policy", text))
     return policy
 
 
@@ -63,13 +64,18 @@ def beside_in(text: str, namespace: str) -> Beside:
         if isinstance(each, dict) and _kind(each, "") and _is_in(each, namespace)
     ]
     configmaps = [each for each in found if _type_of(each) == "v1 ConfigMap"]
-    _expect(configmaps, CONFIG_MAPS, "a ConfigMap beside the policy")
+    _expect(configmaps, CONFIG_MAPS, _in("a ConfigMap beside the policy", text))
     kinds = {"ConfigMap": "v1", "Secret": "v1", "PriorityClass": "scheduling.k8s.io/v1"}
     existing = {
         kind: frozenset(each["metadata"]["name"] for each in found if _type_of(each) == f"{group} {kind}")
         for kind, group in kinds.items()
     }
     return Beside({each["metadata"]["name"]: each for each in configmaps}, existing)
+
+
+def _in(what: str, text: str) -> str:
+    name = name_of(text, "")
+    return f"{what} in {name}" if name else what
 
 
 def _is_in(obj: Mapping[str, Any], namespace: str) -> bool:
@@ -80,19 +86,19 @@ _POLICY = f"{names.CLUSTER_POLICY_API} {names.CLUSTER_POLICY_KIND}"
 
 
 def _objects_in(text: str) -> Iterator[Any]:
-    for document in parse_yaml_documents(text, source="the policy"):
+    for document in parse_yaml_documents(str(text), source=name_of(text, "the policy")):
         items = document.get("items") if isinstance(document, Mapping) else None
         yield from items if isinstance(items, list) else [document]
 
 
-def _no_policy(objects: Sequence[Any]) -> UsageError:
+def _no_policy(objects: Sequence[Any], file: str) -> UsageError:
     types = ", ".join(filter(None, dict.fromkeys(map(_type_of, objects))))
     if types:
         return UsageError(
-            f"the file holds {types}, not {_POLICY}", next_step="give the file of a ClusterPolicy"
+            f"{file} holds {types}, not {_POLICY}", next_step="give the file of a ClusterPolicy"
         )
     return UsageError(
-        f"the file holds no {_POLICY}",
+        f"{file} holds no {_POLICY}",
         why="nothing in it says apiVersion and kind" if objects else "it is empty",
         next_step="give the file of a ClusterPolicy; of a chart's values, helm template makes one",
     )
@@ -114,13 +120,14 @@ def nodes_in(text: str) -> list[Object]:
     """
     if not text.strip():
         return []
-    loaded = parse_yaml(text, source="the nodes")
+    loaded = parse_yaml(str(text), source=name_of(text, "the nodes"))
+    file = f"{name_of(text, 'the file')} given with --nodes"
     items = loaded.get("items") if isinstance(loaded, dict) else loaded
     if isinstance(loaded, dict) and _kind(loaded) == "Node":
         items = [loaded]
     if not isinstance(items, list) or any(_kind(item) != "Node" for item in items):
-        raise UsageError("the file given with --nodes holds no list of Nodes", next_step=_AS_KUBECTL)
-    _expect(items, NODES, "the file given with --nodes", next_step=_AS_KUBECTL)
+        raise UsageError(f"{file} holds no list of Nodes", next_step=_AS_KUBECTL)
+    _expect(items, NODES, file, next_step=_AS_KUBECTL)
     return items
 
 

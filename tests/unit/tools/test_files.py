@@ -80,6 +80,35 @@ def test_a_policy_whose_metadata_are_none_is_refused_with_the_place(tool, metada
     assert why in said
 
 
+@pytest.mark.parametrize(
+    ("which", "content", "where"),
+    [
+        pytest.param("policy", b"spec:\n  driver: {a\n", " line 3, column 1: ", id="a policy"),
+        pytest.param("nodes", b"- a\n-b: [\n", " line 2, column 1: ", id="nodes"),
+        pytest.param("policy", b"a: 1\na: 2\n", ' line 2, column 1: the key "a"', id="a key twice"),
+        pytest.param("policy", b"- 7\n", " holds a list, not", id="another thing"),
+        pytest.param("nodes", b"a: 1\n", " given with --nodes holds no list of Nodes", id="no nodes"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said_with_its_name_and_the_place(
+    tool, tmp_path: Path, which: str, content: bytes, where: str
+) -> None:
+    files = {"policy": POLICY, "nodes": [node()], which: content}
+
+    status, said = tool(**files)
+
+    assert status == 2
+    assert said.startswith(f"error: {tmp_path / which}{where}")
+
+
+def test_of_standard_input_the_place_is_said_too(capsys, monkeypatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a: [\n")))
+
+    assert run(["render", "-f", "-"]) == 2
+
+    assert capsys.readouterr().err.startswith("error: standard input line 2, column 1: ")
+
+
 @pytest.mark.parametrize("which", ["policy", "nodes"])
 def test_a_file_that_is_no_text_is_refused(tool, which):
     files = {"policy": POLICY, "nodes": [node()], which: b"a: \xff\xfe"}

@@ -70,7 +70,7 @@ def load(path: Path) -> WebConfig:
     from gpuready import yaml_text
 
     try:
-        raw = yaml_text.parse_yaml(read_regular(path).decode(), source=path.name) or {}
+        raw = yaml_text.parse_yaml(read_regular(path).decode(), source=str(path)) or {}
     except (OSError, UnicodeDecodeError) as exc:
         raise _wrong(path, getattr(exc, "strerror", None) or str(exc)) from exc
     _only(path, raw, {"tls_server_config", "http_server_config", "basic_auth_users"}, "the file")

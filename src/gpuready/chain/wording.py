@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
 
 # A condition is read by people, kept by etcd with everything else of its object, and written again and again.
@@ -12,6 +12,12 @@ LONGEST_MESSAGE = 1024
 def counted(number: int, word: str) -> str:
     """ "1 GPU", "2 GPUs", "0 nodes"."""
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
+def listed(names: Sequence[str], most: int = 8) -> str:
+    """ "a, b"; "a, b and 7 more" where there are more than `most`."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def bounded(text: str, longest: int = LONGEST_MESSAGE) -> str:

@@ -82,7 +82,7 @@ def test_before_the_first_label_the_kubelet_says_which_driver_image_will_be_pull
 ) -> None:
     pulled, remarks = images_of(POLICY, unlabelled(os_image))
     assert [each.image for each in pulled if "/driver:" in each.image] == [f"{DRIVER}-{tag}"]
-    assert any("1 node without any label" in remark for remark in remarks)
+    assert any(remark.startswith("1 node without any label") and "(new)" in remark for remark in remarks)
 
 
 def test_before_the_first_label_a_precompiled_driver_is_that_of_the_kernel() -> None:
@@ -141,7 +141,7 @@ def test_a_node_that_the_agent_left_without_a_label_has_no_gpu(nodes: Any, bare:
     pulled, remarks = images_of(POLICY, yaml.safe_dump({"items": nodes}))
     drivers = {each.image for each in pulled if "/driver:" in each.image}
     assert (f"{DRIVER}-debian12" in drivers) == bool(len(nodes) - len(bare) - (GPU_NODE in nodes))
-    assert any("1 node without GPUs" in remark for remark in remarks) == bool(bare)
+    assert any(f"1 node without GPUs ({', '.join(bare)})" in remark for remark in remarks) == bool(bare)
 
 
 def test_our_own_image_is_listed_once_with_all_who_run_it() -> None:

@@ -105,12 +105,30 @@ def test_a_ready_policy_says_what_this_version_does_not_install() -> None:
 
 
 def test_the_live_table_says_the_same_in_words() -> None:
-    console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(live.drawn(rows_of(seen(MISMATCH))))
+    assert on_screen(seen(MISMATCH), 100) == [
+        "NODE    DRIVER  RUNTIME  PLUGIN  CUDA  GPUS  HEALTHY  OFFERED  REASON",
+        "gpu-01  broken  -        ok      -     8     0        8        DriverLibraryMismatch",
+        "gpu-2   ok      -        ok      -     1     1        1",
+    ]
 
-    shown = console.export_text()
-    assert "DriverLibraryMismatch" in shown
-    assert "broken" in shown
+
+def on_screen(given: Snapshot, columns: int) -> list[str]:
+    console = Console(width=columns, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    for part in live.drawn(rows_of(given), columns):
+        console.print(part)
+    return [line.rstrip() for line in console.export_text().splitlines()]
+
+
+def test_on_a_narrow_screen_the_live_table_leaves_columns_out_before_it_breaks_a_cell() -> None:
+    given = seen(MISMATCH)
+
+    assert on_screen(given, 60) == [
+        "NODE    DRIVER  RUNTIME  PLUGIN  CUDA  REASON",
+        "gpu-01  broken  -        ok      -     DriverLibraryMismatch",
+        "gpu-2   ok      -        ok      -",
+        "no room for GPUS, HEALTHY, OFFERED",
+    ]
+    assert on_screen(given, 36)[:2] == ["NODE    REASON", "gpu-01  DriverLibraryMismatch"]
 
 
 def test_links_and_states_of_a_newer_node_agent_are_shown_as_it_calls_them() -> None:

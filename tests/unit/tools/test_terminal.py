@@ -86,7 +86,8 @@ def test_status_prints_no_control_character() -> None:
     given = poisoned()
     rows = rows_of(given)
     console = Console(width=400, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(live.drawn(rows))
+    for part in live.drawn(rows, 400):
+        console.print(part)
 
     assert is_clean(table.plain(rows, given.policies))
     assert all(is_clean(line) and "\n" not in line for line in table.changes(rows, []))

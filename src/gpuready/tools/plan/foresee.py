@@ -16,7 +16,7 @@ from gpuready import names
 from gpuready.api.clusterpolicy import ClusterPolicy
 from gpuready.api.policy import find_unknown_fields
 from gpuready.api.skew import find_skew
-from gpuready.chain.wording import counted
+from gpuready.chain.wording import counted, listed
 from gpuready.controller.election import is_originals
 from gpuready.controller.kept import decode_found_driver
 from gpuready.controller.nodes.asked import Asked
@@ -45,7 +45,6 @@ from gpuready.tools.unlabelled import without_gpus
 Object = Mapping[str, Any]
 # A policy that does not exist yet is younger than every one that does.
 _NOT_YET = "9999-12-31T23:59:59Z"
-_MOST_NAMED = 8
 
 
 def foresee(raw: Object, look: Look) -> Forecast:
@@ -277,15 +276,10 @@ def _remarks_on_leaving(policy: ClusterPolicy, look: Look) -> list[str]:
     going = pruning.leaving(look.gpu_nodes.values())
     return [
         f"{operand.name}: its pods and objects stay until each node has given back what it changed there: "
-        f"{_some(pruning.nodes_with_work_of(operand, look.gpu_nodes.values()))}"
+        f"{listed(pruning.nodes_with_work_of(operand, look.gpu_nodes.values()))}"
         for operand in registry.OPERANDS
         if operand.name in going and not operand.enabled(policy)
     ]
-
-
-def _some(nodes: Sequence[str]) -> str:
-    more = f" and {len(nodes) - _MOST_NAMED} more" if len(nodes) > _MOST_NAMED else ""
-    return ", ".join(nodes[:_MOST_NAMED]) + more
 
 
 def _remarks(policy: ClusterPolicy, look: Look, outlooks: Sequence[Outlook]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpuready import names
 from gpuready.api.policy import find_unknown_fields
-from gpuready.chain.wording import counted
+from gpuready.chain.wording import counted, listed
 from gpuready.controller.labelling.decision import has_gpu
 from gpuready.controller.policy.active import read
 from gpuready.controller.policy.plan import Plan, plan_of
@@ -101,10 +101,10 @@ _WITHOUT_GPU_NODES = (
 def _supposed(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
     if not nodes:
         return []
-    count = counted(len(nodes), "node")
+    count, named = counted(len(nodes), "node"), listed([each["metadata"]["name"] for each in nodes])
     return [
-        f"{count} without any label of node feature discovery yet: taken to have GPUs, so that no image of "
-        "theirs is missing"
+        f"{count} without any label of node feature discovery yet ({named}): taken to have GPUs, so that no "
+        "image of theirs is missing; one of which you know that it has none may be left out of --nodes"
     ]
 
 
@@ -113,7 +113,8 @@ def _bare(nodes: Collection[str]) -> list[str]:
         return []
     count = counted(len(nodes), "node")
     return [
-        f"{count} without GPUs: the node agent, which has labelled others, found none or cannot run there"
+        f"{count} without GPUs ({listed(sorted(nodes))}): the node agent, which has labelled others, found "
+        "none or cannot run there"
     ]
 
 

@@ -14,6 +14,28 @@ from gpuready.tools.terminal import joined, printable
 # GPUS and HEALTHY are cards; OFFERED is what pods may ask for: more where a card is shared.
 HEAD = ("NODE", "DRIVER", "RUNTIME", "PLUGIN", "CUDA", "GPUS", "HEALTHY", "OFFERED", "REASON")
 _GAP = "   "
+# What a narrow screen does without, first to last; the reason names the link that is broken.
+_FORGONE = ("GPUS", "HEALTHY", "OFFERED", "CUDA", "RUNTIME", "PLUGIN", "DRIVER")
+
+
+def heads_within(rows: Sequence[NodeRow], columns: int, gap: int) -> tuple[str, ...]:
+    """The columns that a screen of this width has room for, each as wide as its longest word."""
+    cells = [HEAD, *map(cells_of, rows)]
+    widths = {
+        head: max(len(word) for line in cells for word in _unbreakable(head, line[place]))
+        for place, head in enumerate(HEAD)
+    }
+    kept = list(HEAD)
+    for head in _FORGONE:
+        if sum(widths[each] for each in kept) + gap * (len(kept) - 1) <= columns:
+            break
+        kept.remove(head)
+    return tuple(kept)
+
+
+def _unbreakable(head: str, cell: str) -> list[str]:
+    """A reason may go on in a second line, between its words."""
+    return cell.split() or [""] if head == "REASON" else [cell]
 
 
 def cells_of(row: NodeRow) -> tuple[str, ...]:

@@ -7,27 +7,33 @@ import contextlib
 import io
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
+from tests.sim.foretold import (
+    NOTHING,
+    changes_of_labels,
+    changes_of_pods,
+    expect_gpu_nodes,
+    expect_objects,
+    look,
+    planned_labels,
+    planned_pods,
+)
 from tests.sim.operator_cluster import (
-    GPU_NODES,
     NAMESPACE,
     PLUGIN,
     error,
-    labels,
     policy,
     quiet,
     ready,
 )
 
 from gpuready.cli import main
-from gpuready.controller.caches import OWNED_KINDS
-from gpuready_sim.client import DAEMON_SETS, NODES, PODS, ApiStatus, Resource
+from gpuready_sim.client import DAEMON_SETS, PODS, ApiStatus
 from gpuready_sim.cluster.handle import Cluster
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -62,8 +68,6 @@ WORKLOAD = {
         ],
     },
 }
-# What every write changes, and what other programs write into our objects.
-_NOT_OURS = ("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -106,49 +110,6 @@ async def _until_no_pod_is_going(cluster: Cluster) -> None:
             await cluster.wait_gone(PODS, pod["metadata"]["name"], NAMESPACE)
 
 
-@dataclass(frozen=True)
-class Seen:
-    """What a plan speaks of, as it is in the cluster."""
-
-    objects: Mapping[tuple[str, str], Object] = field(default_factory=dict)
-    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    gpu_nodes: Mapping[str, Object] = field(default_factory=dict)
-    pods: Mapping[tuple[str, str], str] = field(default_factory=dict)
-
-
-async def look(cluster: Cluster) -> Seen:
-    client = cluster.client
-    objects = {}
-    for kind in OWNED_KINDS:
-        resource = Resource(kind.group, kind.version, kind.plural, kind.kind, kind.namespaced)
-        found, _ = await client.list(resource, None, label_selector="gpuready.dev/operand")
-        objects.update({(kind.kind, obj["metadata"]["name"]): _what_we_say(obj) for obj in found})
-    nodes, _ = await client.list(NODES)
-    gpu_nodes, _ = await client.list(GPU_NODES)
-    pods, _ = await client.list(PODS, NAMESPACE, label_selector="gpuready.dev/operand")
-    return Seen(
-        objects,
-        {node["metadata"]["name"]: labels(node) for node in nodes},
-        {obj["metadata"]["name"]: obj["spec"] for obj in gpu_nodes},
-        {_place_of(pod): pod["metadata"]["uid"] for pod in pods},
-    )
-
-
-def _place_of(pod: Object) -> tuple[str, str]:
-    """(DaemonSet, node)"""
-    return pod["metadata"]["ownerReferences"][0]["name"], str(pod["spec"].get("nodeName"))
-
-
-def _what_we_say(obj: Object) -> Object:
-    meta = {key: value for key, value in obj["metadata"].items() if key not in _NOT_OURS}
-    notes = {
-        key: value
-        for key, value in (meta.get("annotations") or {}).items()
-        if key not in ("gpuready.dev/digest", "deprecated.daemonset.template.generation")
-    }
-    return {**{k: v for k, v in obj.items() if k != "status"}, "metadata": {**meta, "annotations": notes}}
-
-
 class Rehearsal:
     """Edits of one policy, each on top of those before it: planned, then done."""
 
@@ -176,20 +137,12 @@ class Rehearsal:
         after = await look(self._cluster)
 
         assert code == (0 if before == after else 1)
-        _objects_are_as_planned(planned["objects"], before, after)
-        assert _planned_labels(planned) == _changes_of_labels(before, after)
-        _gpu_nodes_are_as_planned(planned["gpuNodes"], before, after)
-        assert _planned_pods(planned) == _changes_of_pods(before, after)
+        expect_objects(planned["objects"], before, after)
+        assert planned_labels(planned) == changes_of_labels(before, after)
+        expect_gpu_nodes(planned["gpuNodes"], before, after)
+        assert planned_pods(planned) == changes_of_pods(before, after)
         assert await self.plan() == (0, {**planned, **NOTHING, "workloads": []})
         return planned
-
-
-NOTHING: Object = {
-    "objects": {"created": [], "changed": [], "pruned": []},
-    "nodeLabels": [],
-    "gpuNodes": [],
-    "pods": {"starts": [], "stops": [], "restarts": [], "outdated": []},
-}
 
 
 @pytest.fixture(scope="module")
@@ -335,98 +288,3 @@ async def test_of_all_these_plans_the_api_server_saw_reads_alone(cluster: Cluste
     )
 
     assert asked.keys() == {"get", "list"}
-
-
-# --- the plan against what happened -----------------------------------------------------------------------
-
-
-def _objects_are_as_planned(planned: Object, before: Seen, after: Seen) -> None:
-    def keys(fate: str) -> set[tuple[str, str]]:
-        return {(row["kind"], row["name"]) for row in planned[fate]}
-
-    assert keys("created") == after.objects.keys() - before.objects.keys()
-    assert keys("pruned") == before.objects.keys() - after.objects.keys()
-    both = before.objects.keys() & after.objects.keys()
-    assert keys("changed") == {key for key in both if before.objects[key] != after.objects[key]}
-    for row in planned["changed"]:
-        key = (row["kind"], row["name"])
-        happened = _leaves(before.objects[key], after.objects[key])
-        told = {each["path"] for each in row["fields"]}
-        assert [path for path in happened if not any(_is_below(path, each) for each in told)] == []
-        assert [each for each in told if not any(_is_below(path, each) for path in happened)] == []
-
-
-def _leaves(old: Any, new: Any, path: str = "") -> list[str]:
-    """Paths of what differs; entries of a list by their name, as the plan spells them."""
-    if isinstance(old, list) and isinstance(new, list):
-        old, new = _by_name(old), _by_name(new)
-        if old is None or new is None:
-            return [path]
-    if isinstance(old, dict) and isinstance(new, dict):
-        found = []
-        for key in {*old, *new}:
-            if old.get(key) != new.get(key):
-                step = key if key.startswith("[") else f".{key}" if path else key
-                found += _leaves(old.get(key), new.get(key), f"{path}{step}")
-        return found
-    return [path]
-
-
-def _by_name(rows: list[Any]) -> Object | None:
-    for key in ("mountPath", "name"):
-        if all(isinstance(row, dict) and key in row for row in rows):
-            return {f"[{key}={row[key]}]": row for row in rows}
-    return None
-
-
-def _is_below(path: str, top: str) -> bool:
-    return path == top or path.startswith((f"{top}.", f"{top}[")) or top.startswith((f"{path}.", f"{path}["))
-
-
-def _planned_labels(planned: Object) -> Object:
-    found: Object = {}
-    for row in planned["nodeLabels"]:
-        found.setdefault(row["node"], {}).update(row["labels"])
-    return found
-
-
-def _changes_of_labels(before: Seen, after: Seen) -> Object:
-    found = {}
-    for name, now in after.labels.items():
-        was = before.labels[name]
-        changed = {key: now.get(key) for key in {*was, *now} if was.get(key) != now.get(key)}
-        if changed:
-            found[name] = changed
-    return found
-
-
-def _gpu_nodes_are_as_planned(planned: list[Object], before: Seen, after: Seen) -> None:
-    changed = {name for name, spec in after.gpu_nodes.items() if before.gpu_nodes.get(name) != spec}
-    assert {row["node"] for row in planned} == changed
-    for row in planned:
-        for each in row["fields"]:
-            steps = each["path"].split(".")[1:]
-            assert _value_at(before.gpu_nodes[row["node"]], steps) == each["old"], each
-            assert _value_at(after.gpu_nodes[row["node"]], steps) == each["new"], each
-
-
-def _value_at(value: Any, steps: list[str]) -> Any:
-    for step in steps:
-        value = value.get(step) if isinstance(value, dict) else None
-    return value
-
-
-def _planned_pods(planned: Object) -> dict[str, set[tuple[str, str]]]:
-    return {
-        fate: {(row["daemonSet"], row["node"]) for row in planned["pods"][fate]}
-        for fate in ("starts", "stops", "restarts")
-    }
-
-
-def _changes_of_pods(before: Seen, after: Seen) -> dict[str, set[tuple[str, str]]]:
-    both = before.pods.keys() & after.pods.keys()
-    return {
-        "starts": after.pods.keys() - before.pods.keys(),
-        "stops": before.pods.keys() - after.pods.keys(),
-        "restarts": {key for key in both if before.pods[key] != after.pods[key]},
-    }

@@ -51,7 +51,7 @@ async def measure(run: Run) -> list[Figure]:
 
 def _pids(cluster: Cluster) -> dict[str, list[int]]:
     """By role; agents and plugins of the nodes that have eight GPUs."""
-    operator = processes.find("operator", str(cluster.kubeconfig))
+    operator = processes.find("operator", str(cluster.kubeconfig.with_name("operator.kubeconfig")))
     daemons = {
         role: [pid for node in WITH_8_GPUS for pid in processes_on(cluster, node, role)]
         for role in ("node-agent", "device-plugin")

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 
 # The device plugin starts in every GPU node's critical path: it goes past click and rich entirely.
 _DAEMONS = ("device-plugin", "node-agent", "toolkit")
+# They speak over unix sockets, and answer probes. The exporter decides by its settings.
+_WITHOUT_TLS = ("device-plugin", "toolkit")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -41,10 +43,12 @@ def _run_daemon(role: str, arguments: Sequence[str] = ()) -> int:
     from gpuready import early_listener
 
     early_listener.listen(role)
-    from gpuready import log
+    from gpuready import log, without_openssl
     from gpuready.errors import GPUReadyError
 
     log.set_up()
+    if role in _WITHOUT_TLS:
+        without_openssl.leave_out()
     try:
         if role == "device-plugin":
             from gpuready.operands.device_plugin import daemon as device_plugin

@@ -117,6 +117,8 @@ async def test_it_is_light_and_imports_nothing_heavy(ready: PluginNode) -> None:
     assert resident_kb < 45_000  # 33,000 in a warm run; the first one compiles pynvml
     assert "aiohttp" not in libraries
     assert "_yaml" not in libraries
+    assert "libssl" not in libraries
+    assert "libcrypto" not in libraries
 
 
 # --- health -----------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from gpuready import log as logging
+from gpuready import without_openssl
 from gpuready.errors import UsageError
 from gpuready.log import get_logger
 from gpuready.node.root import Root
@@ -29,7 +30,7 @@ def main(env: Mapping[str, str], arguments: Sequence[str] = ()) -> int:
         settings = Settings.from_env(merged)
         parse_selection(settings.devices)
         if not needs_tls(settings):
-            leave_out_tls()
+            without_openssl.leave_out()
         from gpuready.operands.exporter import daemon
         from gpuready.operands.exporter.web import Web
 
@@ -49,8 +50,3 @@ def main(env: Mapping[str, str], arguments: Sequence[str] = ()) -> int:
 
 def needs_tls(settings: Settings) -> bool:
     return bool(settings.web_config_file or settings.pod_labels)
-
-
-def leave_out_tls() -> None:
-    """From now on Python has no ssl here; asyncio and grpclib go without, as in a Python built without it."""
-    sys.modules.setdefault("ssl", None)  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 from gpuready.gpu.nvml import GPU_IS_LOST, RESET_REQUIRED, Handle, Nvml, NvmlError, Partition
+from gpuready.gpu.topology.scores import pair_scores
 from gpuready.gpu.tree import Tree
 
 _NVIDIA = "0x10de"
@@ -106,8 +107,6 @@ def take_inventory(nvml: Nvml, kernel: Tree, before: Inventory | None = None) ->
     before   an earlier answer: how GPUs reach each other is not asked again while they are the same
     raises   NvmlError only when NVML as a whole does not answer
     """
-    from gpuready.gpu.topology.scores import pair_scores
-
     gpus: list[GPU] = []
     failures: list[Failure] = []
     handles: dict[str, Handle] = {}

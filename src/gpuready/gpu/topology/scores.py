@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from gpuready.gpu.nvml import Handle, Nvml, NvmlError
-
-if TYPE_CHECKING:
-    from gpuready.gpu.inventory import GPU
 
 PER_NVLINK = 100
 SAME_NUMA_NODE = 20
@@ -16,8 +13,19 @@ _PCIE = {0: 60, 10: 50, 20: 40, 30: 30, 40: 20, 50: 10}
 # Source: go-gpuallocator v0.6.0, gpuallocator/besteffort_policy.go:304 (calculateGPUPairScore).
 
 
+class Placed(Protocol):
+    """Where a GPU sits, as `inventory.GPU` says it."""
+
+    @property
+    def uuid(self) -> str: ...
+    @property
+    def pci_address(self) -> str: ...
+    @property
+    def numa_node(self) -> int | None: ...
+
+
 def pair_scores(
-    nvml: Nvml, gpus: Sequence[GPU], handles: Mapping[str, Handle]
+    nvml: Nvml, gpus: Sequence[Placed], handles: Mapping[str, Handle]
 ) -> tuple[tuple[int, ...], ...]:
     """scores[i][j] for GPUs in the order given: PCIe class plus 100 for each NVLink between them.
 
@@ -34,7 +42,7 @@ def pair_scores(
     return tuple(tuple(line) for line in scores)
 
 
-def _pcie(nvml: Nvml, one: GPU, other: GPU, handles: Mapping[str, Handle]) -> int:
+def _pcie(nvml: Nvml, one: Placed, other: Placed, handles: Mapping[str, Handle]) -> int:
     try:
         level = nvml.common_ancestor(handles[one.uuid], handles[other.uuid])
     except NvmlError:

@@ -334,6 +334,23 @@ async def test_an_object_that_rests_after_a_failure_is_not_sent_with_every_event
     assert api.sent.count(f"apply daemonsets {PLUGIN}") < 5
 
 
+async def test_an_object_that_cannot_be_deleted_now_waits_by_itself():
+    """Another that fails for good would else make every try of all wait for up to a minute."""
+    meta = {"name": "left", "namespace": "gpu-operator", "uid": "u"}
+    labels = {names.OPERAND_LABEL: "toolkit"}
+    left = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {**meta, "labels": labels}}
+    api = FakeApi(clusterpolicies=[policy()], serviceaccounts=[left])
+    api.refuse["left"] = overloaded()
+
+    async with controller(api) as made:
+        for _ in range(20):
+            with suppress(GPUReadyError):
+                await made.policy.reconcile("policy")
+        assert 0 < made.policy._objects.setbacks.times("ServiceAccount/left") < 5
+
+    assert 0 < api.sent.count("delete serviceaccounts left") < 5
+
+
 async def test_a_node_that_cannot_be_labelled_does_not_keep_the_others_waiting():
     api = FakeApi(clusterpolicies=[policy()], nodes=[gpu_node(f"g{number}") for number in range(40)])
     api.refuse["g3"] = invalid()

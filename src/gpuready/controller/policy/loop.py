@@ -154,10 +154,7 @@ class PolicyLoop(Loop):
             # Nothing is applied, but what runs is still told.
             plan = self._plan(active, self._current.effective)
         await self._report(active, plan, self._worth_telling(failures))
-        for failing in (self._objects.refusals, self._objects.setbacks):
-            failing.keep(failures)
-            if (wait_s := failing.next_retry_s()) is not None:
-                self.queue.add_after(KEY, wait_s)
+        self._retry_each(failures)
         self._come_again({key: exc for key, exc in failures.items() if key not in self._objects.refusals})
 
     async def _bring_about(self, plan: Plan, policy: ClusterPolicy) -> Failures:
@@ -187,6 +184,13 @@ class PolicyLoop(Loop):
         """A pass that comes too early for another try is none."""
         times = self._objects.setbacks.times(key)
         return times > 1 if times else key in self._failing
+
+    def _retry_each(self, failures: Failures) -> None:
+        """What failed for the first time does not wait as long as what fails all day."""
+        for failing in (self._objects.refusals, self._objects.setbacks):
+            failing.keep(failures)
+            if (wait_s := failing.next_retry_s()) is not None:
+                self.queue.add_after(KEY, wait_s)
 
     def _come_again(self, failures: Failures) -> None:
         if failures:
@@ -256,6 +260,7 @@ class PolicyLoop(Loop):
         failures.update(await self._objects.delete(leftovers))
         hidden = {kind: exc for kind in self._caches.owned if (exc := self._objects.hidden(kind))}
         self._worth_telling(failures | hidden)  # there is no status to tell it: the log does
+        self._retry_each(failures)
         self._come_again(failures)
 
     async def _remove_left_behind(self, policy: ClusterPolicy, plan: Plan) -> Failures:

@@ -149,6 +149,10 @@ class Objects:
             uid = obj["metadata"]["uid"]
             if self._echoes.wait_s(uid, uid):
                 continue  # deleted already, the cache is about to show it
+            gone = {"deleted": uid}
+            if known := self.setbacks.find(_name_of(obj), gone):
+                failures[_name_of(obj)] = known
+                continue
             try:
                 await self._client.delete(
                     resource_of(obj), name, namespace or None, preconditions={"uid": uid}
@@ -158,6 +162,7 @@ class Objects:
             except Away:
                 raise
             except ApiError as exc:
+                self.setbacks.add(_name_of(obj), gone, exc)
                 failures[_name_of(obj)] = exc
                 continue
             self._echoes.wrote(uid, uid)

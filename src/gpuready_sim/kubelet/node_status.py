@@ -75,6 +75,8 @@ def node_status(
             {"type": "Hostname", "address": identity.name},
         ],
         "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
+        # Without it a real API server speaks SPDY to a kubelet, and `kubectl exec` does not come through.
+        "declaredFeatures": ["ExtendWebSocketsToKubelet"],
         "nodeInfo": {
             "architecture": identity.architecture,
             "bootID": facts.boot_id,

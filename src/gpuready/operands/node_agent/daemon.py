@@ -42,6 +42,7 @@ from gpuready.operands.node_agent.settings import Settings
 
 TICK_S = 1.0
 STALLED_AFTER_S = 30.0
+UNTOLD_AFTER_S = 30.0  # refused that long, what the GPUNode says of the node is taken for what it was
 PLUGIN_PATIENCE_S = 30.0  # an uninstall waits so long for the device plugin to stop
 PLUGIN_QUIET_S = 1.0  # and so long after its last word, which may not have been the last
 FIRST_RETRY_S, LONGEST_RETRY_S = 0.5, 15.0
@@ -154,6 +155,8 @@ class Agent:
                 return False, f"the API server has not shown {what} yet{why}"
         if self._latest is None:
             return False, "the node has not been judged yet"
+        if refusal := self._reporter.find_refusal(UNTOLD_AFTER_S):
+            return False, f"what it sees of this node cannot be told: {refusal}"
         return self.is_healthy()
 
     async def run(self) -> None:

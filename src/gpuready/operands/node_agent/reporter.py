@@ -14,7 +14,7 @@ from gpuready import names
 from gpuready.errors import ApiError
 from gpuready.gpu.sharing import device_of
 from gpuready.kube.client import KubeClient
-from gpuready.kube.errors import Conflict, NotFound, is_passing
+from gpuready.kube.errors import ApiStatusError, Conflict, NotFound, is_passing
 from gpuready.kube.events import EventRecorder
 from gpuready.kube.pace import Pace
 from gpuready.kube.resources import GPU_NODES, NODES
@@ -74,6 +74,14 @@ class Reporter:
         self._labels, self._status, self._condition = Guard(), Guard(), Guard()
         self._pace = Pace(clock)  # the other two are told once a second at most
         self._silenced_at: float | None = None
+        self._refused_at: float | None = None
+        self._refusal = ""
+
+    def find_refusal(self, patience_s: float) -> str:
+        """Why what we see has not reached the GPUNode for so long, "" when it has or may soon."""
+        if self._refused_at is None or self._clock() - self._refused_at < patience_s:
+            return ""
+        return self._refusal
 
     async def report(self, view: View, judgement: Judgement, gpu_node: Mapping[str, Any] | None) -> float:
         """One that fails does not keep the others from being told.
@@ -138,6 +146,7 @@ class Reporter:
     ) -> float:
         patch = report.status_patch(before, after)
         if patch is None:
+            self._refused_at = None
             return 0.0
         version, now = str(gpu_node["metadata"].get("resourceVersion")), self._clock()
         if not self._status.may_write(version, now):
@@ -148,6 +157,11 @@ class Reporter:
             await self._client.merge_patch(GPU_NODES, name, {"status": patch}, subresource="status")
         except NotFound:
             return 0.0
+        except ApiStatusError as exc:
+            if not is_passing(exc):
+                self._refused_at, self._refusal = self._refused_at or now, str(exc)
+            raise
+        self._refused_at = None
         self._status.wrote(version, now)
         self._log.info("status written", reason=after.get("reason"), changed=sorted(patch))
         for draft in events_between(before, after):

@@ -115,6 +115,24 @@ async def test_what_cannot_be_read_makes_it_not_ready_and_says_so(
     assert [record.message for record in caplog.records].count("cannot be read") == 1
 
 
+async def test_an_agent_that_may_not_tell_what_it_sees_is_not_ready(
+    api: FakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or its last word would stand: everybody who reads the GPUNode would call a broken GPU well."""
+    monkeypatch.setattr(daemon, "UNTOLD_AFTER_S", 0.5)
+    await api.put("nodes", node())
+    await api.put("gpunodes", gpu_node())
+    api.refused[f"PATCH {GPU_NODE}/status"] = (403, "Forbidden")
+
+    async with running(api, Machine(tmp_path), FakeChild(inventory())) as agent:
+        await api.until(
+            lambda: agent.is_ready()[1].startswith("what it sees of this node cannot be told"), deadline_s=20
+        )
+        assert f"PATCH {GPU_NODE}/status" in agent.is_ready()[1]
+        api.refused.clear()
+        await api.until(lambda: has_status(api) and agent.is_ready()[0], deadline_s=20)
+
+
 @pytest.mark.parametrize("hours", [1, -1])
 async def test_a_clock_that_jumps_an_hour_writes_nothing(
     api: FakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hours: int

@@ -25,6 +25,7 @@ def fault() -> None:
       throttle       throttle without reasons
       flag           flag --mend
       call           call without a function, or its --seconds
+      cuda           cuda --mend
 
     \b
     Examples:
@@ -152,11 +153,11 @@ def fault_flag(name: str, target: str, flag: str, mend: bool) -> int:
     "--code",
     type=whole(1, 999),
     default="999",
-    help="NVML's number of the error, or DCGM's without its minus; 999: unknown.",
+    help="Number of the error: NVML's, CUDA's, or DCGM's without its minus; 999: unknown.",
 )
 @click.option("--seconds", type=seconds(3600), help="Hang for so long instead; 0 ends it.")
 def fault_call(name: str, target: str, function: str, code: int, seconds: float | None) -> int:
-    """Let a function of NVML or DCGM fail or hang for a GPU, or all with '*'; without FUNCTION, mend them.
+    """Let a function of NVML, DCGM or CUDA fail or hang for a GPU, or all with '*'; without one, mend them.
 
     \b
     Examples:
@@ -173,6 +174,30 @@ def fault_call(name: str, target: str, function: str, code: int, seconds: float 
         click.echo(
             f"{target}: {function} hangs for {seconds:g} s" if seconds else f"{target}: {function} answers"
         )
+    return FINE
+
+
+@fault.command("cuda")
+@named
+@target
+@click.argument("kind")
+@click.option("--mend", is_flag=True, help="No longer.")
+def fault_cuda(name: str, target: str, kind: str, mend: bool) -> int:
+    """Let CUDA programs go wrong on a GPU: system-not-ready, ecc, launch-failed, hang, wrong-result ...
+
+    \b
+    KIND is one of
+      system-not-ready   no-device     unavailable   out-of-memory   no-compiler
+      unsupported-ptx    launch-failed ecc           hang            wrong-result
+
+    \b
+    Examples:
+      gpuready-sim fault cuda h100/3 ecc
+      kubectl annotate node h100 gpuready.dev/prove-cuda=now --overwrite   # or nobody looks again
+      gpuready-sim fault cuda h100/3 ecc --mend
+    """
+    ask(name, "fault cuda", target=target, trouble=kind, on=not mend)
+    click.echo(f"{target}: CUDA {kind} {'no longer' if mend else 'set'}")
     return FINE
 
 

@@ -66,6 +66,24 @@ def call(gpus: GpuState, index: int, args: Args) -> object:
     return {}
 
 
+def cuda(gpus: GpuState, index: int, args: Args) -> object:
+    """CUDA programs go wrong on this GPU as the word says, until that is mended."""
+    found = call_faults.CUDA_FAULTS.get(args["trouble"])
+    if found is None:
+        raise MachineError(
+            f"there is no fault of CUDA called {args['trouble']!r}",
+            next_step=f"name one of {', '.join(call_faults.CUDA_FAULTS)}",
+        )
+    function, code = found
+    if not args.get("on", True):
+        return {"mended": call_faults.mend(gpus, function, index)}
+    if code:
+        call_faults.fail(gpus, function, code, index)
+    else:
+        call_faults.hang(gpus, function, call_faults.MAX_HANG_S, index)
+    return {"function": function, "code": code}
+
+
 GPU_COMMANDS: Mapping[str, Callable[[GpuState, int, Args], object]] = {
     "gpu load": load,
     "gpu mig": layout,
@@ -73,4 +91,5 @@ GPU_COMMANDS: Mapping[str, Callable[[GpuState, int, Args], object]] = {
     "fault error": error,
     "fault flag": flag,
     "fault call": call,
+    "fault cuda": cuda,
 }

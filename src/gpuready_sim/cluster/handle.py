@@ -255,7 +255,7 @@ class Cluster:
         """As `gpuready-sim fault KIND`: xid(target, code) lost(target) reset(target) inforom(target)
         hang(node, seconds) driver-update(node, version) driver-reload(node, wait_s=10) kubelet-restart(node)
         power-off(node) api-stop(seconds) throttle(target, reasons) error(target, kind, number)
-        flag(target, flag, on) call(target, function, code or seconds)."""
+        flag(target, flag, on) call(target, function, code or seconds) cuda(target, trouble, on)."""
         return await self._ask(f"fault {kind}", timeout_s, args)
 
     async def gpu(self, kind: str, **args: object) -> Mapping[str, Any]:

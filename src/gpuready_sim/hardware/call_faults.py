@@ -1,6 +1,7 @@
 """Faults of single calls: an error code, or a wait, for one function of NVML, of one GPU or of all.
 
-DCGM's functions name no GPU, and their codes have no minus here: 21 is DCGM_ST_CONNECTION_NOT_VALID.
+DCGM's functions name no GPU, and their codes have no minus here: 21 is DCGM_ST_CONNECTION_NOT_VALID. CUDA's
+codes are CUDA's own; its function "result" is none: while it fails, what a kernel has computed is wrong.
 
 fail(state, "nvmlDeviceGetPowerUsage", code=999, gpu=3)
 hang(state, "*", seconds=30, gpu=3)      every call that names GPU 3
@@ -19,6 +20,19 @@ from gpuready_sim.hardware.state import GpuState
 
 EVERY_CALL = "*"
 MAX_HANG_S = 3600
+# What may go wrong with CUDA on one GPU, by a word: function, and CUDA's code that it answers (0: it hangs).
+CUDA_FAULTS = {
+    "system-not-ready": ("cuInit", 802),
+    "no-device": ("cuInit", 100),
+    "unavailable": ("cuDevicePrimaryCtxRetain", 46),
+    "out-of-memory": ("cuDevicePrimaryCtxRetain", 2),
+    "no-compiler": ("cuModuleLoadData", 221),
+    "unsupported-ptx": ("cuModuleLoadData", 222),
+    "launch-failed": ("cuCtxSynchronize", 719),
+    "ecc": ("cuCtxSynchronize", 214),
+    "hang": ("cuCtxSynchronize", 0),
+    "wrong-result": ("result", 999),
+}
 # What errors are called on the command line: NVML's numbers.
 CODES = {
     "uninitialized": 1,
@@ -87,15 +101,16 @@ def call_faults(state: GpuState) -> list[CallFault]:
 
 
 def known_calls() -> frozenset[str]:
-    """Every function of the libraries for NVML and DCGM."""
-    lists = (files(f"gpuready_sim.{library}").joinpath("symbols.txt") for library in ("nvml", "dcgm"))
+    """Every function of the libraries for NVML, DCGM and CUDA."""
+    places = (("nvml", "symbols.txt"), ("dcgm", "symbols.txt"), ("nvml", "cuda_symbols.txt"))
+    lists = (files(f"gpuready_sim.{library}").joinpath(name) for library, name in places)
     return frozenset(name for each in lists for name in each.read_text().split())
 
 
 def _set(state: GpuState, fault: CallFault) -> None:
     if fault.call != EVERY_CALL and fault.call not in known_calls():
         raise HardwareStateError(
-            f"neither NVML nor DCGM has a function {fault.call!r}",
+            f"neither NVML nor DCGM nor CUDA has a function {fault.call!r}",
             next_step="name one such as nvmlDeviceGetPowerUsage, or *",
         )
     with state.writing() as record:

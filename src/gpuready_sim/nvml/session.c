@@ -206,6 +206,10 @@ nvml_return fault_of_call(const char *call) {
     return state && state->call_fault_count ? suffer(call, NVSIM_NO_INSTANCE) : NVML_OK;
 }
 
+nvml_return fault_of_gpu(const char *call, uint32_t slot) {
+    return state && state->call_fault_count ? suffer(call, slot) : NVML_OK;
+}
+
 static nvml_return enter_for(const char *call, uint32_t slot) {
     if (!open_sessions) return NVML_UNINITIALIZED;
     if (state->hang_ms) {

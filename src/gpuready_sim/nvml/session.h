@@ -25,6 +25,8 @@ extern uint32_t visible_count;
 nvml_return enter_call(const char *call);
 /* What the faults that are set for this call make of it; for calls of other libraries than NVML. */
 nvml_return fault_of_call(const char *call);
+/* The same for one GPU. */
+nvml_return fault_of_gpu(const char *call, uint32_t slot);
 /* enter_call(), then the GPU behind a handle; NVML_GPU_IS_LOST when it has fallen off the bus. `partition` is
  * the MIG device of that handle, NULL for a whole GPU. */
 nvml_return find_entity(const char *call, const void *handle, nvsim_gpu **gpu, const nvsim_compute **partition);

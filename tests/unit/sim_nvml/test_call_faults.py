@@ -58,7 +58,8 @@ def test_one_gpu_hangs_while_the_others_answer(build):
 
 
 def test_a_fault_of_a_function_that_does_not_exist_is_refused(build):
-    with pytest.raises(HardwareStateError, match="neither NVML nor DCGM has a function 'nvmlDeviceGetPower'"):
+    said = "neither NVML nor DCGM nor CUDA has a function 'nvmlDeviceGetPower'"
+    with pytest.raises(HardwareStateError, match=said):
         call_faults.fail(build().state, "nvmlDeviceGetPower", 3)
 
 

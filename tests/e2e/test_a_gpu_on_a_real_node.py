@@ -61,8 +61,8 @@ async def test_a_start_without_trouble_warns_of_nothing(cluster: RealCluster) ->
 
 
 async def test_the_gpu_node_says_what_is_there(cluster: RealCluster) -> None:
-    seen = await cluster.gpu_node(lambda g: links(g).get("device-plugin") == "ok")
-    assert links(seen)["driver"] == "ok"
+    seen = await cluster.gpu_node(lambda g: links(g).get("device-plugin") == links(g).get("cuda") == "ok")
+    assert links(seen)["driver"] == links(seen)["cuda"] == "ok"
     assert seen["status"]["driver"]["version"] == DRIVER
     assert seen["status"]["runtime"] == {"name": "containerd", "version": "2.2.1"}
     assert sorted(devices(seen)) == sorted(cluster.uuids())

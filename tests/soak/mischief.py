@@ -110,7 +110,7 @@ async def _raise(scene: Scene, target: str, code: int) -> str:
 
 
 async def remove_a_file(scene: Scene, chance: Random) -> str:
-    gates = [f"{GATES}/{name}" for name in ("driver-ready", "plugin-ready", "toolkit-ready")]
+    gates = [f"{GATES}/{name}" for name in ("driver-ready", "plugin-ready", "toolkit-ready", "cuda-ready")]
     node, path = chance.choice(scene.nodes), chance.choice([PLUGIN_SOCKET, CDI_FILE, *gates])
     (scene.cluster.node_root(node) / path).unlink(missing_ok=True)
     return f"/{path} of {node} removed"

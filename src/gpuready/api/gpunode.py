@@ -78,6 +78,13 @@ class GatesWish(Base, frozen=True, kw_only=True):
     ] = True
 
 
+class CudaWish(Base, frozen=True, kw_only=True):
+    enabled: Annotated[
+        bool,
+        doc("Whether the agent runs a small CUDA program on each GPU; absent means true."),
+    ] = True
+
+
 class GPUNodeSpec(Base, frozen=True, kw_only=True):
     driver: Annotated[DriverWish, doc("The driver.")] = block(DriverWish)
     device_plugin: Annotated[DevicePluginWish, doc("The device plugin.")] = block(DevicePluginWish)
@@ -86,6 +93,7 @@ class GPUNodeSpec(Base, frozen=True, kw_only=True):
     gates: Annotated[GatesWish, doc("The files that tell other programs which link is whole.")] = block(
         GatesWish
     )
+    cuda: Annotated[CudaWish, doc("The proof that CUDA works.")] = block(CudaWish)
     uninstall: Annotated[bool, doc("Undo everything on this node and report so.")] = False
 
 

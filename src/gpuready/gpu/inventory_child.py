@@ -61,11 +61,12 @@ def look(driver: Tree, kernel: Tree) -> tuple[Inventory | None, dict[str, Any] |
 def _parse(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="ask NVML once and print what it found")
     parser.add_argument("--driver-root", type=Path, required=True, help="the tree that holds the driver")
-    parser.add_argument("--kernel-root", type=Path, default=_default_kernel_root(), help="has /proc and /sys")
+    parser.add_argument("--kernel-root", type=Path, default=default_kernel_root(), help="has /proc and /sys")
     return parser.parse_args(argv)
 
 
-def _default_kernel_root() -> Path:
+def default_kernel_root() -> Path:
+    """Where we see the host's /proc, /sys and /dev: below /host where that is mounted."""
     own = Path(os.environ.get("GPUREADY_ROOT") or "/")
     host = own / "host"
     return host if host.is_dir() else own

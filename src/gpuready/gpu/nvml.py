@@ -203,6 +203,22 @@ class Nvml:
             return None
         return int(values[0].value.uiVal)
 
+    def compute_mode(self, handle: Handle) -> int:
+        """0 default, 2 prohibited, 3 exclusive process; of a MIG device its GPU's."""
+        gpu = self._supported("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", handle) or handle
+        return int(self._supported("nvmlDeviceGetComputeMode", gpu) or 0)
+
+    def compute_processes(self, handle: Handle) -> int:
+        """How many hold a context there, as far as this container may know of them."""
+        return len(self._supported("nvmlDeviceGetComputeRunningProcesses", handle) or ())
+
+    def memory_use_mib(self, handle: Handle) -> tuple[int, int]:
+        """(used, free); what the driver keeps for itself counts as neither where it says how much that is."""
+        info = self._supported("nvmlDeviceGetMemoryInfo", handle, self._pynvml.nvmlMemory_v2)
+        if info is None:
+            info = self._call("nvmlDeviceGetMemoryInfo", handle)
+        return int(info.used) // 2**20, int(info.free) // 2**20
+
     def energy_mj(self, handle: Handle) -> int | None:
         """Consumed since the driver was loaded or the GPU was reset: it goes back only then."""
         value = self._supported("nvmlDeviceGetTotalEnergyConsumption", handle)

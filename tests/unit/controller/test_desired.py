@@ -71,10 +71,12 @@ def test_a_node_is_told_which_jobs_are_nvidias():
         runs_plugin=False,
         runs_original_plugin=True,
         writes_gates=False,
+        proves_cuda=False,
         writes_feature_labels=False,
     )
     assert (wanted["devicePlugin"]["enabled"], wanted["devicePlugin"]["original"]) == (False, True)
     assert wanted["gates"] == {"enabled": False}
+    assert wanted["cuda"] == {"enabled": False}
     assert wanted["featureLabels"] == {"enabled": False}
 
 

@@ -11,6 +11,7 @@ from tests.unit.controller.test_loops import Controller, controller, gpu_node
 
 from gpuready import names
 from gpuready.controller.nodes.summary import decode_gpunode
+from gpuready.controller.nodes.uninstall import without_ours
 from gpuready.kube.errors import error_of
 
 REMOVAL = f"delete daemonsets {AGENT}"
@@ -119,3 +120,12 @@ async def test_a_status_that_nobody_can_read_whole_does_not_spare_its_node_the_c
 
     assert REMOVAL not in api.sent
     assert not {"create gpunodes g1", "delete gpunodes g1"} & set(api.sent)
+
+
+def test_a_request_for_a_proof_goes_with_the_agent_that_it_concerns():
+    annotations = {names.PROVE_CUDA_ANNOTATION: "now", "example.com/other": "stays"}
+
+    assert without_ours({}, annotations, agents_too=False) is None
+    assert without_ours({}, annotations, agents_too=True) == {
+        "metadata": {"annotations": {names.PROVE_CUDA_ANNOTATION: None}}
+    }

@@ -13,6 +13,7 @@ from gpuready.operands.device_plugin.operand import OPERAND as DEVICE_PLUGIN
 from gpuready.operands.gfd.operand import OPERAND as FEATURE_DISCOVERY
 from gpuready.operands.registry import VALIDATOR
 from gpuready.operands.toolkit.operand import OPERAND as TOOLKIT
+from gpuready.operands.validator.operand import proves_cuda
 
 HeldBack = Mapping[str, Refusal]  # operand -> why its objects are not applied
 
@@ -50,6 +51,7 @@ class OperandAsked:
 class Asked:
     """
     driver_version   in the driver image's tag, "" = no particular one
+    proves_cuda      a program may be run on GPUs
     """
 
     policy: ClusterPolicy
@@ -58,6 +60,7 @@ class Asked:
     toolkit: OperandAsked
     feature_discovery: OperandAsked
     validator: OperandAsked
+    proves_cuda: bool
 
     @classmethod
     def of(cls, policy: ClusterPolicy, held_back: HeldBack) -> Self:
@@ -68,4 +71,5 @@ class Asked:
             toolkit=OperandAsked.of(TOOLKIT, policy, held_back),
             feature_discovery=OperandAsked.of(FEATURE_DISCOVERY, policy, held_back),
             validator=OperandAsked.of(VALIDATOR, policy, held_back),
+            proves_cuda=proves_cuda(policy),
         )

@@ -72,6 +72,7 @@ def desired_spec(
     runs_plugin: bool,
     runs_original_plugin: bool = False,
     writes_gates: bool = True,
+    proves_cuda: bool = True,
     driver_trouble: Spec | None = None,
     plugin_refusal: Refusal | None = None,
     toolkit: Spec | None = None,
@@ -84,6 +85,7 @@ def desired_spec(
     driver_trouble   what keeps the driver there from being the one that the policy asks for
     runs_plugin, runs_original_plugin   ours, or NVIDIA's, of which the node sees only what it achieves
     writes_gates     False where NVIDIA's validator does
+    proves_cuda      False where the policy lets no program be run on GPUs
     toolkit          what is wanted of the container toolkit; None = it is not ours to say
     plugin_refusal   why the device plugin that the policy asks for is not run; the node says so
     """
@@ -102,6 +104,7 @@ def desired_spec(
         **({"toolkit": toolkit} if toolkit else {}),
         "featureLabels": {"enabled": writes_feature_labels},
         **({} if writes_gates else {"gates": {"enabled": False}}),
+        **({} if proves_cuda else {"cuda": {"enabled": False}}),
         "uninstall": False,
     }
 

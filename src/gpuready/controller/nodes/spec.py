@@ -61,6 +61,7 @@ def spec_of(node: Node, asked: Asked, summary: GPUNodeSummary | None, inputs: Sp
             labels, is_there=bool((now.get("featureLabels") or {}).get("enabled"))
         ),
         writes_gates=not asked.validator.runs_original,
+        proves_cuda=asked.proves_cuda,
     )
     for section, name, operand in KEPT_AWAY:
         found = kept_away_from(node, operand, name, has(name))

@@ -195,7 +195,7 @@ def new_gpu_node(node: Node, spec: Mapping[str, Any]) -> dict[str, Any]:
 def without_ours(
     labels: Mapping[str, str], annotations: Mapping[str, str], *, agents_too: bool
 ) -> dict[str, Any] | None:
-    """The merge patch that removes what the controller (and the agent) wrote; None when there is nothing."""
+    """The merge patch that removes what the controller wrote, and what is the agent's; None for nothing."""
     patch = decide(LabelFacts(labels, annotations), None) or {"metadata": {}}
     if agents_too and names.AGENT_LABELS_ANNOTATION in annotations:
         mine = _pairs(annotations[names.AGENT_LABELS_ANNOTATION])
@@ -203,6 +203,9 @@ def without_ours(
         if gone:
             patch["metadata"].setdefault("labels", {}).update(gone)
         patch["metadata"].setdefault("annotations", {})[names.AGENT_LABELS_ANNOTATION] = None
+    if agents_too and names.PROVE_CUDA_ANNOTATION in annotations:
+        # A person's word, and to nobody but our agent: it means nothing without it.
+        patch["metadata"].setdefault("annotations", {})[names.PROVE_CUDA_ANNOTATION] = None
     return patch if patch["metadata"] else None
 
 

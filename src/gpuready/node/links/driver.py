@@ -323,11 +323,14 @@ class DriverLink:
         """The last answer may be wrong: ask again at the next pass."""
         self._again_at = self._clock()
 
+    def driver_root(self, seen: Look) -> Path:
+        """Where we see the tree of the driver that `seen` found."""
+        host_place, container_place = places_of(self._host, self._install_dir)
+        return (host_place if seen.facts.host.library else container_place).tree.base
+
     async def ask(self, seen: Look) -> None:
         """Ask about the driver that `seen` found: the host's if it has a library, else the container's."""
-        host_place, container_place = places_of(self._host, self._install_dir)
-        place = host_place if seen.facts.host.library else container_place
-        self._answer = await self._child.ask(place.tree.base, self._host.base)
+        self._answer = await self._child.ask(self.driver_root(seen), self._host.base)
         self._wait_s = self._first_wait_s if self._stamp != seen.stamp else self._wait_s
         self._stamp = seen.stamp
         self._plan_next(seen)

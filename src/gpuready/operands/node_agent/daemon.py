@@ -2,7 +2,7 @@
 
 One loop on one event loop: something may have changed (a watch, a file, the kernel, NVML's answer) → look at
 everything → judge → keep files → tell the API server what differs. The file side never waits for the
-network. It never opens NVML: a short-lived child does, when there is a reason.
+network. It never opens NVML or libcuda: short-lived children do, when there is a reason.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from gpuready.log import get_logger
 from gpuready.loop_errors import LoopErrors
 from gpuready.node.health_http import serve_health
 from gpuready.node.inotify import Changes
+from gpuready.node.links.cuda import Asking, CudaChild
 from gpuready.node.links.driver import DriverLink, Look, NvmlChild
 from gpuready.node.root import Root
 from gpuready.operands.node_agent import decision
@@ -88,6 +89,7 @@ class Agent:
         client: KubeClient,
         *,
         child: NvmlChild | None = None,
+        cuda_child: CudaChild | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._log = get_logger("node-agent", node=settings.node_name)
@@ -107,7 +109,7 @@ class Agent:
             install_dir=settings.driver_install_dir,
             clock=clock,
         )
-        self._observer = Observer(root, settings, link, self._nodes, self._gpu_nodes, clock)
+        self._observer = Observer(root, settings, link, self._nodes, self._gpu_nodes, clock, cuda_child)
         self._keeper = Keeper(self._observer, host, settings.driver_install_dir, self._log)
         events = EventRecorder(client, "gpuready-node-agent", instance=settings.node_name)
         self._reporter = Reporter(
@@ -127,6 +129,7 @@ class Agent:
         self._wake, self._tell = asyncio.Event(), asyncio.Event()
         self._stop = asyncio.Event()
         self._asking: asyncio.Task[None] | None = None
+        self._proving: asyncio.Task[None] | None = None
         self._latest: tuple[View, Judgement, dict[str, Any] | None] | None = None
         self._due_at = float("inf")
         self._ticked_at = clock()
@@ -178,7 +181,8 @@ class Agent:
             for task in done - {stopped}:
                 task.result()
         finally:
-            await _cancel([*tasks, stopped, *([self._asking] if self._asking else [])])
+            children = [task for task in (self._asking, self._proving) if task is not None]
+            await _cancel([*tasks, stopped, *children])
             if self._cleaned:
                 self._keeper.clean()
 
@@ -225,6 +229,7 @@ class Agent:
             return
         judgement, gpu_node = decision.judge(view), self._observer.gpu_node()
         view = self._with_allocations(view, gpu_node)
+        self._prove_cuda_if_needed(seen, view, judgement)
         if view.wishes.uninstall:
             try:
                 self._retire(view)
@@ -286,6 +291,25 @@ class Agent:
         except OSError as exc:
             self._log.error("NVML child not started", error=str(exc))
             await asyncio.sleep(TICK_S)
+        finally:
+            self._wake.set()
+
+    def _prove_cuda_if_needed(self, seen: Look, view: View, judgement: Judgement) -> None:
+        """Beside everything else: no GPU waits for its proof to be offered."""
+        if view.wishes.uninstall and self._proving is not None:
+            self._proving.cancel()
+        if (self._proving is not None and not self._proving.done()) or view.cuda.asking is None:
+            return
+        cuda, asking = self._observer.cuda, view.cuda.asking
+        cuda.forget_gone(asking.subjects)
+        if decision.may_prove(view, judgement) and cuda.due(asking):
+            self._proving = asyncio.create_task(self._prove_cuda(seen, asking))
+
+    async def _prove_cuda(self, seen: Look, asking: Asking) -> None:
+        try:
+            await self._observer.cuda.run(self._link.driver_root(seen), asking)
+        except OSError as exc:
+            self._log.error("CUDA proofs not written down", path=str(exc.filename), error=exc.strerror)
         finally:
             self._wake.set()
 

@@ -10,15 +10,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpuready import names
-from gpuready.chain import device_plugin, discovery, driver, toolkit
+from gpuready.chain import cuda, device_plugin, discovery, driver, toolkit
 from gpuready.chain.cdi_specs import SpecFacts
-from gpuready.chain.device_plugin import PluginFacts
+from gpuready.chain.cuda import CudaFacts
+from gpuready.chain.device_plugin import PAUSED, PluginFacts
 from gpuready.chain.discovery import DiscoveryFacts
 from gpuready.chain.driver import DriverFacts, Owner
 from gpuready.chain.toolkit import ToolkitFacts
-from gpuready.chain.verdict import Link, State, Verdict
+from gpuready.chain.verdict import Link, Verdict
 from gpuready.gpu.inventory import Inventory
 from gpuready.kube.trimmed import Node
+from gpuready.node.links import cuda as proving
 from gpuready.node.links import toolkit as toolkit_files
 from gpuready.node.links.device_plugin import gpu_quantities, record_of
 from gpuready.node.links.discovery import Machine
@@ -41,6 +43,7 @@ class View:
     specs       the CDI specs as they lie here
     toolkit_installed   the runtime's configuration holds something of it
     held        replicas that pods hold, by uuid of the GPU; None when the kubelet was not asked
+    cuda        what came of running programs on its GPUs
     settled     nothing about plugin and kubelet has changed for a while
     """
 
@@ -59,6 +62,7 @@ class View:
     specs: SpecFacts = field(default_factory=SpecFacts)
     toolkit_installed: bool = False
     held: Mapping[str, int] | None = None
+    cuda: proving.Look = field(default_factory=proving.Look)
     settled: bool = True
     label_source: LabelSource = LabelSource.AGENT
 
@@ -86,7 +90,7 @@ def judge(view: View) -> Judgement:
         driver_verdict,
         toolkit_verdict,
         device_plugin.judge(_plugin_facts(view, driver_verdict, toolkit_verdict)),
-        _not_checked(Link.CUDA),
+        cuda.judge(_cuda_facts(view, driver_verdict)),
     )
     return Judgement(verdicts, driver.owner_of(view.driver), {verdict.link: verdict for verdict in verdicts})
 
@@ -150,5 +154,33 @@ def _toolkit_facts(view: View, driver_verdict: Verdict) -> ToolkitFacts:
     )
 
 
-def _not_checked(link: Link) -> Verdict:
-    return Verdict(link, State.NOT_CHECKED, "NotChecked", "this link is not checked by this version")
+def _cuda_facts(view: View, driver_verdict: Verdict) -> CudaFacts:
+    labels = view.node.metadata.labels if view.node else {}
+    asking = view.cuda.asking
+    return CudaFacts(
+        driver=driver_verdict,
+        wanted=view.wishes.proves_cuda,
+        paused=pause_of(view),
+        original=view.wishes.gates is False,
+        gate=view.cuda.gate,
+        validator_label=labels.get(names.DEPLOY_VALIDATOR, ""),
+        targets=tuple(each.target for each in asking.subjects) if asking else (),
+        proofs=view.cuda.proofs,
+        trouble=view.cuda.trouble,
+        searched=view.cuda.searched,
+        library_version=view.cuda.library,
+        module_version=view.driver.module_version,
+        uvm_loaded=view.cuda.is_uvm_loaded,
+    )
+
+
+def may_prove(view: View, judgement: Judgement) -> bool:
+    """Whether a program may be run on the GPUs now: it is ours to do, and nobody changes the driver."""
+    ours = bool(view.wishes.proves_cuda and view.wishes.gates) and not view.wishes.uninstall
+    return ours and judgement.of(Link.DRIVER).is_whole and not pause_of(view)
+
+
+def pause_of(view: View) -> str:
+    """The label that makes room for another driver; "" = there is none."""
+    value = view.node.metadata.labels.get(names.DEPLOY_DEVICE_PLUGIN, "") if view.node else ""
+    return f"{names.DEPLOY_DEVICE_PLUGIN}={value}" if value.startswith(PAUSED) else ""

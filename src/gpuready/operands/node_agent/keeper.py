@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gpuready import names
-from gpuready.chain import driver
+from gpuready.chain import cuda, driver
 from gpuready.chain.device_plugin import PAUSED
 from gpuready.chain.driver import Owner
 from gpuready.chain.verdict import Link, State, Verdict
@@ -27,6 +27,7 @@ GATES = {
     Link.DRIVER: names.DRIVER_READY,
     Link.TOOLKIT: names.TOOLKIT_READY,
     Link.DEVICE_PLUGIN: names.PLUGIN_READY,
+    Link.CUDA: names.CUDA_READY,
 }
 
 
@@ -94,7 +95,8 @@ class Keeper:
             return
         version = view.driver.module_version or driver.tree_of(view.driver).version
         directory = self._where.gates_dir
-        if verdict.is_whole:
+        is_open = verdict.is_whole or verdict.reason == cuda.NOT_WANTED
+        if is_open:
             changed = gates.open_gate(
                 directory,
                 gate,
@@ -109,7 +111,7 @@ class Keeper:
                 directory, gate, verdict, boot_id=view.boot_id, driver_version=version, time=now
             )
         if changed:
-            self._log.info("gate kept", gate=gate, open=verdict.is_whole, reason=verdict.reason)
+            self._log.info("gate kept", gate=gate, open=is_open, reason=verdict.reason)
 
     def _content_of(self, link: Link, owner: Owner) -> str:
         if link is not Link.DRIVER:

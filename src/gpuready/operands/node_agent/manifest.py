@@ -73,7 +73,8 @@ def _container(policy: ClusterPolicy, view: ClusterView) -> KubeObject:
         "imagePullPolicy": "IfNotPresent",
         "command": ["gpuready", "node-agent"],
         "env": env_list(settings.to_env(), fields),
-        # Its short-lived NVML child opens the GPU's device nodes, which only a privileged container sees.
+        # Its short-lived children (NVML, CUDA) open the GPU's device nodes, which only a privileged container
+        # sees, and make those that have come since it was created.
         "securityContext": {"privileged": True},
         # Ready is looked for every second at first, then seldom: each probe wakes a sleeping agent.
         "startupProbe": start_probe("/readyz", names.NODE_AGENT_HEALTH_PORT),

@@ -17,10 +17,12 @@ from gpuready.chain.cdi_specs import SpecFacts, problems_of
 from gpuready.kube.cache import WatchCache
 from gpuready.kube.trimmed import Node
 from gpuready.node import desired, gates, operand_records
+from gpuready.node.links import cuda as proving
 from gpuready.node.links import device_plugin as plugin_files
 from gpuready.node.links import discovery as machine_files
 from gpuready.node.links import toolkit as toolkit_files
 from gpuready.node.links.cdi_specs import SpecLook
+from gpuready.node.links.cuda import Asking, CudaChild, CudaLink
 from gpuready.node.links.driver import DriverLink, KernelLook, Look, paths_to_watch
 from gpuready.node.root import Root, boot_id
 from gpuready.operands.node_agent import wishes as wishing
@@ -76,6 +78,7 @@ class Observer:
         nodes: WatchCache[Node],
         gpu_nodes: WatchCache[GpuNode],
         clock: Callable[[], float],
+        cuda_child: CudaChild | None = None,
     ) -> None:
         self.boot_id = boot_id(root)
         self.link = link
@@ -91,6 +94,8 @@ class Observer:
         self._spec_look = SpecLook(self._host, self.records_dir)
         self._specs = SettledSpecs(Settling(SPECS_SETTLE_S))
         self._known_of_devices: Any = None
+        child = cuda_child or CudaChild(deadline_s=settings.cuda_deadline_s)
+        self.cuda = CudaLink(self._host, child, self.records_dir / proving.RECORD, self.boot_id, clock)
 
     # --- where things are --------------------------------------------------------------------------------
 
@@ -128,7 +133,7 @@ class Observer:
 
     def paths(self) -> list[Path]:
         """Files whose change is a reason to look again."""
-        ours = (names.DRIVER_READY, names.PLUGIN_READY)
+        ours = (names.DRIVER_READY, names.TOOLKIT_READY, names.PLUGIN_READY, names.CUDA_READY)
         return [
             *paths_to_watch(self._host, self._settings.driver_install_dir),
             *(self.gates_dir / gate for gate in (*ours, names.DRIVER_CTR_READY)),
@@ -188,9 +193,20 @@ class Observer:
             toolkit_gate=toolkit_files.has_gate(self.gates_dir),
             specs=self._specs.take(self._spec_look.look(), self._clock()),
             toolkit_installed=self.toolkit_journal.exists(),
+            cuda=self._look_at_cuda(seen, record, node, (library_version, facts.module_version)),
             settled=self._settling.is_settled(stamp, self._clock()),
             label_source=source_of(self._settings.label_source, node.metadata.annotations if node else {}),
         )
+
+    def _look_at_cuda(
+        self, seen: Look, record: Mapping[str, Any] | None, node: Node | None, driver_: tuple[str, str]
+    ) -> proving.Look:
+        gate = proving.has_gate(self.gates_dir)
+        inventory = self.link.inventory(seen)
+        if inventory is None:
+            return proving.Look(gate=gate)
+        asked = node.metadata.annotations.get(names.PROVE_CUDA_ANNOTATION, "") if node else ""
+        return self.cuda.look(Asking(proving.subjects_of(inventory, record), driver_, asked), gate)
 
     def node(self) -> Node | None:
         return self._nodes.get(self._settings.node_name)
@@ -202,7 +218,7 @@ class Observer:
     def due_at(self) -> float:
         """When another look is worthwhile although nothing has happened."""
         settling = (self._settling.due_at, self._specs.settling.due_at)
-        times = [*settling, self.link.asks_again_at, self._started_at + PATIENCE_S]
+        times = [*settling, self.link.asks_again_at, self.cuda.due_at, self._started_at + PATIENCE_S]
         return min((time for time in times if time > self._clock()), default=float("inf"))
 
     def _api_is_known(self) -> bool:

@@ -14,6 +14,7 @@ LABEL_SOURCE_ENV = "GPUREADY_LABEL_SOURCE"
 INSTALL_DIR_ENV = "DRIVER_INSTALL_DIR"
 LAST_KNOWN_DIR_ENV = "GPUREADY_LAST_KNOWN_DIR"
 NVML_DEADLINE_ENV = "GPUREADY_NVML_DEADLINE_S"
+CUDA_DEADLINE_ENV = "GPUREADY_CUDA_DEADLINE_S"
 SETTLE_ENV = "GPUREADY_SETTLE_S"
 NODE_NAME_ENV = "NODE_NAME"
 POD_IP_ENV = "POD_IP"
@@ -32,6 +33,7 @@ class Settings:
     """Directories as this container sees them.
 
     nvml_deadline_s  how long NVML may take before the driver counts as hanging
+    cuda_deadline_s  how long a small program may take on one GPU before CUDA counts as hanging there
     settle_s         how long plugin and kubelet may disagree before it counts (the kubelet writes its Node
                      about every 10 s)
     node_name, pod_ip   from the downward API; pod_ip "" = listen on every address
@@ -46,6 +48,7 @@ class Settings:
     records_dir: str = names.RECORDS_DIR
     last_known_dir: str = names.LAST_KNOWN_DIR
     nvml_deadline_s: float = 10.0
+    cuda_deadline_s: float = 30.0
     settle_s: float = 15.0
 
     def to_env(self) -> dict[str, str]:
@@ -58,6 +61,7 @@ class Settings:
             names.RECORDS_DIR_ENV: self.records_dir,
             LAST_KNOWN_DIR_ENV: self.last_known_dir,
             NVML_DEADLINE_ENV: repr(self.nvml_deadline_s),
+            CUDA_DEADLINE_ENV: repr(self.cuda_deadline_s),
             SETTLE_ENV: repr(self.settle_s),
         }
 
@@ -75,6 +79,7 @@ class Settings:
             records_dir=env.get(names.RECORDS_DIR_ENV) or standard.records_dir,
             last_known_dir=env.get(LAST_KNOWN_DIR_ENV) or standard.last_known_dir,
             nvml_deadline_s=_seconds(env, NVML_DEADLINE_ENV, standard.nvml_deadline_s),
+            cuda_deadline_s=_seconds(env, CUDA_DEADLINE_ENV, standard.cuda_deadline_s),
             settle_s=_seconds(env, SETTLE_ENV, standard.settle_s),
         )
 

@@ -23,6 +23,7 @@ class Wishes:
     original_plugin   NVIDIA's device plugin is to offer the GPUs, not ours
     toolkit_wanted    None while nobody has said: a toolkit that works is then left alone
     gates             False: NVIDIA's validator writes them, and it alone
+    proves_cuda       a program may be run on GPUs; None while nobody has said
     """
 
     driver_enabled: bool | None = None
@@ -39,6 +40,7 @@ class Wishes:
     original_toolkit: bool = False
     feature_labels: bool = False
     gates: bool | None = None
+    proves_cuda: bool | None = None
     uninstall: bool = False
 
 
@@ -62,6 +64,7 @@ def wishes_of(spec: Mapping[str, Any] | None, *, generation: int, boot_id: str) 
         original_toolkit=bool((spec.get("toolkit") or {}).get("original")),
         feature_labels=bool((spec.get("featureLabels") or {}).get("enabled")),
         gates=bool((spec.get("gates") or {}).get("enabled", True)),
+        proves_cuda=bool((spec.get("cuda") or {}).get("enabled", True)),
         uninstall=bool(spec.get("uninstall")),
     )
 

@@ -16,6 +16,19 @@ def _is_named(policy: ClusterPolicy) -> bool:
     return policy.spec.gpuready.images != "own" and images.is_named(policy, "validator")
 
 
+def proves_cuda(policy: ClusterPolicy) -> bool:
+    """Whether a program may be run on GPUs: not where WITH_WORKLOAD says no, as to the original.
+
+    Source: gpu-operator v26.3.3, cmd/nvidia-validator (a Go flag: strconv.ParseBool).
+    """
+    env = {each.name: each.value for each in policy.spec.validator.cuda.env}
+    return env.get("WITH_WORKLOAD") not in _FALSE
+
+
+_FALSE = ("false", "False", "FALSE", "f", "F", "0")
+_HEEDED = "the node agent validates, without a pod of its own; it heeds WITH_WORKLOAD of cuda.env alone"
+
+
 OPERAND = Operand(
     name="operator-validator",
     deploy_label="nvidia.com/gpu.deploy.operator-validator",
@@ -24,6 +37,6 @@ OPERAND = Operand(
     component="validator",
     original=original.objects,
     external=True,
-    no_effect={None: {"validator": "the node agent validates, without a pod of its own"}},
+    no_effect={None: {"validator": _HEEDED}},
     access=original.ACCESS,
 )

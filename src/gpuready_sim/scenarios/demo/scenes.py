@@ -21,6 +21,7 @@ from gpuready_sim.scenarios.story import Story
 POLICIES = Resource("nvidia.com", "v1", "clusterpolicies", "ClusterPolicy", namespaced=False)
 NAMESPACE = "gpu-operator"
 GPU = "nvidia.com/gpu"
+PROVE_CUDA = "gpuready.dev/prove-cuda"
 GPU_NODE_NAMES = {"a100", "h100", "rtx4090"}
 CONTAINERD_CONFIG, HIDING = "etc/containerd/config.toml", "etc/containerd/conf.d/99-registry.toml"
 REGISTRY = '[plugins."io.containerd.grpc.v1.cri".registry]\n  config_path = "/etc/containerd/certs.d"\n'
@@ -40,6 +41,7 @@ async def tell(story: Story, name: str, api: Api) -> None:
         await _shared_card(story, cluster)
         await _hidden_handlers(story, cluster)
         await _xid(story, cluster)
+        await _wrong_answer(story, cluster)
         await _driver_update(story, cluster)
         await _gone(story, cluster)
     finally:
@@ -78,7 +80,7 @@ async def _policy(story: Story, cluster: Cluster) -> None:
 
 def _all_whole(rows: Mapping[str, Mapping[str, str]]) -> bool:
     return set(rows) == GPU_NODE_NAMES and all(
-        row["driver"] == row["plugin"] == "ok" for row in rows.values()
+        row["driver"] == row["plugin"] == row["cuda"] == "ok" for row in rows.values()
     )
 
 
@@ -178,6 +180,27 @@ async def _xid(story: Story, cluster: Cluster) -> None:
     story.expect(
         await cluster.allocatable("h100") == 8, "8 again after the reset", await cluster.node("h100")
     )
+
+
+async def _wrong_answer(story: Story, cluster: Cluster) -> None:
+    with story.step("One A100 counts wrong; the last link, CUDA, says so and takes nothing away"):
+        story.say("$ gpuready-sim fault cuda a100/5 wrong-result")
+        await cluster.fault("cuda", target="a100/5", trouble="wrong-result")
+        story.say(f"$ kubectl annotate node a100 {PROVE_CUDA}=1")
+        await _prove_cuda(cluster, "a100", "1")
+        await cluster.wait(GPU_NODES, "a100", until=_link_reason("cuda", "WrongResult"))
+        code, said = await _gpuready(cluster, "doctor", "--node", "a100")
+        story.quote("gpuready doctor --node a100", said)
+        story.expect(code == 1 and "GPU 5" in said, "doctor names the GPU", said)
+        offered = await cluster.allocatable("a100")
+        story.expect(offered == 8, "a proof alone takes no GPU out of service", offered)
+        await cluster.fault("cuda", target="a100/5", trouble="wrong-result", on=False)
+        await _prove_cuda(cluster, "a100", "2")
+        await cluster.wait(GPU_NODES, "a100", until=_link_reason("cuda", "CudaWorks"))
+
+
+async def _prove_cuda(cluster: Cluster, node: str, request: str) -> None:
+    await cluster.client.merge_patch(NODES, node, {"metadata": {"annotations": {PROVE_CUDA: request}}})
 
 
 async def _driver_update(story: Story, cluster: Cluster) -> None:

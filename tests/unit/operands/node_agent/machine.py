@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from gpuready import names
 from gpuready.chain.driver import NvmlAnswer, Probe
 from gpuready.gpu.inventory import GPU, Failure, Inventory
+from gpuready.gpu.proofs import Outcome, Proof
+from gpuready.node.links import cuda as proving
+from gpuready.node.links.cuda import CudaChild
 from gpuready.node.links.driver import Answer, NvmlChild, listed_of
 
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
@@ -138,6 +142,20 @@ class FakeChild(NvmlChild):
         if isinstance(self.answer, Inventory):
             return Answer(NvmlAnswer(Probe.ANSWERED, gpus=listed_of(self.answer)), self.answer)
         return Answer(self.answer)
+
+
+class FakeCudaChild(CudaChild):
+    """A program runs on every GPU but those of which the test says otherwise; `asked` is where it ran."""
+
+    def __init__(self, **outcomes: Proof) -> None:
+        super().__init__()
+        self.outcomes = outcomes
+        self.asked: list[list[str]] = []
+
+    async def run(self, driver_root: Path, kernel_root: Path, uuids: Sequence[str]) -> proving.Answer:
+        self.asked.append(list(uuids))
+        proofs = [self.outcomes.get(uuid.replace("-", "_")) or Proof(uuid, Outcome.OK) for uuid in uuids]
+        return proving.Answer(tuple(proofs), "570.86.10")
 
 
 def mismatch() -> NvmlAnswer:

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 from tests.unit.operands.node_agent.fake_api import FakeApi
-from tests.unit.operands.node_agent.machine import FakeChild, Machine, inventory, mismatch
+from tests.unit.operands.node_agent.machine import FakeChild, FakeCudaChild, Machine, inventory, mismatch
 
 from gpuready import names
+from gpuready.gpu.proofs import Outcome, Proof
 from gpuready.node import gates
 from gpuready.node.root import Root
 from gpuready.operands.node_agent import reporter
@@ -25,9 +26,21 @@ SETTINGS = Settings(node_name="n1", settle_s=0.2)
 
 
 @asynccontextmanager
-async def running(api: FakeApi, machine: Machine, child: FakeChild, **settings: Any) -> AsyncIterator[Agent]:
+async def running(
+    api: FakeApi,
+    machine: Machine,
+    child: FakeChild,
+    cuda_child: FakeCudaChild | None = None,
+    **settings: Any,
+) -> AsyncIterator[Agent]:
     client = api.client()
-    agent = Agent(dataclasses.replace(SETTINGS, **settings), Root(machine.base), client, child=child)
+    agent = Agent(
+        dataclasses.replace(SETTINGS, **settings),
+        Root(machine.base),
+        client,
+        child=child,
+        cuda_child=cuda_child or FakeCudaChild(),
+    )
     task = asyncio.create_task(agent.run())
     try:
         yield agent
@@ -115,7 +128,7 @@ async def whole(api: FakeApi, machine: Machine) -> None:
     await api.until(lambda: status(api)["columns"]["plugin"] == "ok")
 
 
-@pytest.mark.parametrize("gate", [names.DRIVER_READY, names.PLUGIN_READY])
+@pytest.mark.parametrize("gate", [names.DRIVER_READY, names.PLUGIN_READY, names.CUDA_READY])
 async def test_a_record_that_somebody_spoils_on_a_quiet_node_is_written_again(
     api: FakeApi, tmp_path: Path, gate: str
 ) -> None:
@@ -367,8 +380,11 @@ async def test_what_nvidias_programs_do_is_seen_and_left_to_them(api: FakeApi, t
         machine.gate("driver-ready").parent.mkdir(parents=True, exist_ok=True)
         machine.gate("driver-ready").write_text("theirs")
         await show_gpus(api, machine.count)
+        await api.until(lambda: condition(api).get("reason") == "CudaNotReady")
+        machine.gate("cuda-ready").touch()
         await api.until(lambda: condition(api).get("status") == "True")
         assert "NVIDIA's device plugin offers nvidia.com/gpu: 2" in link(api, "device-plugin")["message"]
+        assert link(api, "cuda")["message"] == "NVIDIA's validator has found CUDA ready"
         await show_gpus(api, 0)
         await api.until(lambda: condition(api)["status"] == "False")
 
@@ -502,3 +518,64 @@ async def test_the_word_of_a_controller_that_missed_us_is_taken_back(
         ready = {"type": "Ready", "status": "True"}
         await api.change("nodes", "n1", {"status": {"conditions": [ready, silent]}})
         await api.until(lambda: condition(api)["status"] == "True")
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------
+
+
+async def test_a_program_is_run_once_on_each_gpu_beside_the_advertising(api: FakeApi, tmp_path: Path) -> None:
+    machine, child = host_driver(tmp_path)
+    proofs = FakeCudaChild()
+    await api.put("nodes", node())
+    await api.put("gpunodes", gpu_node())
+
+    async with running(api, machine, child, proofs):
+        await api.until(lambda: link(api, "cuda")["state"] == "ok")
+        assert link(api, "device-plugin")["state"] == "waiting"
+        await whole(api, machine)
+    async with running(api, machine, child, proofs):
+        await api.until(lambda: status(api)["columns"]["cuda"] == "ok")
+
+    assert proofs.asked == [["GPU-0", "GPU-1"]]
+    assert machine.gate("cuda-ready").read_text() == ""
+
+
+async def test_a_person_asks_for_another_proof(api: FakeApi, tmp_path: Path) -> None:
+    machine, child = host_driver(tmp_path)
+    proofs = FakeCudaChild()
+    await api.put("nodes", node())
+    await api.put("gpunodes", gpu_node())
+    async with running(api, machine, child, proofs):
+        await whole(api, machine)
+        proofs.outcomes["GPU_1"] = Proof("GPU-1", Outcome.FAILED, "cuInit", 802)
+
+        await api.change("nodes", "n1", {"metadata": {"annotations": {names.PROVE_CUDA_ANNOTATION: "1"}}})
+
+        await api.until(lambda: link(api, "cuda")["reason"] == "SystemNotReady")
+    assert proofs.asked == [["GPU-0", "GPU-1"]] * 2
+
+
+@pytest.mark.parametrize(
+    ("spec", "labels", "reason"),
+    [
+        pytest.param({"cuda": {"enabled": False}}, {}, "ProofNotWanted", id="the policy wants none"),
+        pytest.param({"gates": {"enabled": False}}, {}, "CudaNotReady", id="it is NVIDIA's validator's"),
+        pytest.param(
+            {}, {names.DEPLOY_DEVICE_PLUGIN: "paused-for-driver-upgrade"}, "Paused", id="another driver comes"
+        ),
+    ],
+)
+async def test_when_no_program_is_run(
+    api: FakeApi, tmp_path: Path, spec: dict[str, Any], labels: dict[str, str], reason: str
+) -> None:
+    machine, child = host_driver(tmp_path)
+    proofs = FakeCudaChild()
+    wish = gpu_node()
+    wish["spec"] |= spec
+    await api.put("nodes", node(labels=labels))
+    await api.put("gpunodes", wish)
+
+    async with running(api, machine, child, proofs):
+        await api.until(lambda: link(api, "cuda")["reason"] == reason)
+
+    assert proofs.asked == []

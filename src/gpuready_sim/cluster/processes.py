@@ -7,6 +7,7 @@ happened.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ from gpuready_sim.nvml.build import BuildError
 
 LAUNCH = Path(__file__).parents[1] / "_native" / "launch"
 STOP_S = 5.0
+_STACK = 60  # lines of a Go program that dies
 
 
 class ProcessError(SimulatorError):
@@ -86,9 +88,26 @@ class Child:
             await self._process.wait()
 
     def last_lines(self, count: int = 5) -> str:
-        """The end of its log, for an error message."""
+        """Why it ended, or else the end of its log, for an error message."""
         try:
             lines = self._log.read_text(errors="replace").splitlines()
         except OSError:
             return ""
-        return " | ".join(lines[-count:])
+        return last_words(lines[-_STACK:]) or " | ".join(lines[-count:])
+
+
+def last_words(lines: Sequence[str]) -> str:
+    """What a Go program says before the stack that it dies with; "" for one that says nothing of the kind."""
+    entries = [_entry(line) for line in lines]
+    for said in reversed(entries):
+        if said.get("level") in ("panic", "fatal"):
+            return ": ".join(str(said[key]) for key in ("msg", "error") if key in said)
+    return next((line for line in reversed(lines) if line.startswith("panic: ")), "")
+
+
+def _entry(line: str) -> dict[str, object]:
+    try:
+        found = json.loads(line) if line.startswith("{") else {}
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -151,7 +151,11 @@ class KubernetesControlPlane:
         while not await is_there():
             ended = next((child for child in self._wanted if child.pid is None), None)
             if ended is not None:
-                raise ProcessError(f"{ended.name} ended at its start", why=ended.last_lines())
+                raise ProcessError(
+                    f"{ended.name} ended at its start",
+                    why=ended.last_lines(),
+                    next_step=f"see {self._place.logs}/{ended.name}.log",
+                )
             if time.monotonic() > deadline:
                 raise ProcessError(
                     f"{who} was not ready within {START_S:g} s",

@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,40 @@ def test_who_is_there_already_is_left_alone(ready: PluginNode) -> None:
     assert proofs[full] == {"outcome": "in-use", "text": "384 MiB of its memory are free"}
     assert proofs[exclusive] == {"outcome": "in-use", "text": "one process has it for itself"}
     assert (proofs[forbidden]["outcome"], proofs[forbidden]["name"]) == ("failed", "Prohibited")
+
+
+def test_a_process_in_the_driver_holds_nothing_of_its_parents_open(ready: PluginNode) -> None:
+    """One that not even a kill ends would keep whoever reads the answer waiting for its end."""
+    [uuid] = ready.uuids()[:1]
+    words = ["--driver-root", str(ready.container / "host"), "--deadline-s", "20", uuid]
+    with ready.gpus() as state:
+        call_faults.hang(state, "cuInit", 60, 0)
+        child = subprocess.Popen(
+            [sys.executable, "-m", "gpuready.gpu.cuda_child", *words],
+            env=ready.env(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        try:
+            prover = Path("/proc") / _first_child(child.pid)
+            until(lambda: "libcuda" in (prover / "maps").read_text())
+            assert [os.readlink(prover / f"fd/{number}") for number in (0, 1, 2)] == ["/dev/null"] * 3
+        finally:
+            child.kill()
+            child.communicate()
+
+
+def _first_child(pid: int) -> str:
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    until(lambda: children.read_text().split())
+    return children.read_text().split()[0]
+
+
+def until(holds: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_libraries_of_another_version_are_told_by_cuda(ready: PluginNode) -> None:

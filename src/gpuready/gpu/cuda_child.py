@@ -32,6 +32,7 @@ from gpuready.gpu.cuda import Cuda, CudaError
 from gpuready.gpu.cuda_proof import prove
 from gpuready.gpu.inventory_child import default_kernel_root
 from gpuready.gpu.nvml import Nvml, NvmlError
+from gpuready.gpu.process_start import start_of
 from gpuready.gpu.proofs import AT_ONCE, PROHIBITED, Outcome, Proof, Use, reason_to_leave_alone
 from gpuready.gpu.tree import Tree
 
@@ -159,12 +160,20 @@ def _be_prover(uuid: str, library: Path, nvml: Path | None, pipe: int, parent: i
     try:
         ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
         if os.getppid() == parent:
+            _let_go_of_streams()
             _isolate(uuid)
             proof = _prove_one(uuid, library, nvml, lambda call: _say(pipe, call))
             _say(pipe, json.dumps(proof.to_json()))
             status = 0
     finally:
         os._exit(status)
+
+
+def _let_go_of_streams() -> None:
+    """One that not even a kill ends keeps nobody waiting who reads what its parent prints, nor adds to it."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in range(3):
+        os.dup2(nothing, stream)
 
 
 def _isolate(uuid: str) -> None:
@@ -241,9 +250,9 @@ def _outcome(prover: _Prover, deadline_s: float) -> Proof:
         return Proof.from_json(json.loads(lines[-1]))
     call = lines[-1] if lines else "start"
     if status is None or is_late:
-        stuck = prover.pid if status is None else 0
+        stuck = (prover.pid, start_of(prover.pid)) if status is None else (0, 0)
         said = f"it did not return within {deadline_s:g} s"
-        return Proof(prover.uuid, Outcome.TIMED_OUT, call, text=said, pid=stuck)
+        return Proof(prover.uuid, Outcome.TIMED_OUT, call, text=said, pid=stuck[0], started=stuck[1])
     ended = f"signal {-status}" if status < 0 else f"status {status}"
     return Proof(prover.uuid, Outcome.CRASHED, call, text=f"the process ended with {ended}")
 

@@ -30,7 +30,7 @@ class Proof:
     """What came of it for one GPU or MIG device.
 
     call, code, name, text   the call that failed or did not return, and CUDA's number, name and words
-    pid                      of a process that did not even end when it was killed; 0 = none
+    pid, started             of a process that did not even end when it was killed (`process_start`); 0 = none
     """
 
     uuid: str
@@ -40,6 +40,7 @@ class Proof:
     name: str = ""
     text: str = ""
     pid: int = 0
+    started: int = 0
 
     @property
     def is_good(self) -> bool:
@@ -58,6 +59,7 @@ class Proof:
             name=str(row.get("name") or ""),
             text=str(row.get("text") or ""),
             pid=int(row.get("pid") or 0),
+            started=int(row.get("started") or 0),
         )
 
 

@@ -14,6 +14,7 @@ import pytest
 from gpuready.chain.cuda import Target
 from gpuready.gpu.inventory import GPU, Inventory
 from gpuready.gpu.nvml import Partition
+from gpuready.gpu.process_start import start_of
 from gpuready.gpu.proofs import Outcome, Proof
 from gpuready.gpu.tree import Tree
 from gpuready.node.links.cuda import Answer, Asking, CudaChild, CudaLink, Subject, parse, subjects_of
@@ -155,12 +156,26 @@ async def test_a_trouble_of_our_own_is_told_and_tried_again(scene: Scene) -> Non
     assert scene.link.look(asking("a"), gate=False).trouble == ""
 
 
-async def test_while_one_hangs_in_the_driver_no_second_is_sent_after_it(scene: Scene) -> None:
-    scene.child.bad["a"] = Proof("a", Outcome.TIMED_OUT, "cuInit", pid=os.getpid())
+def hangs(pid: int, started: int) -> Proof:
+    return Proof("a", Outcome.TIMED_OUT, "cuInit", pid=pid, started=started)
+
+
+async def test_where_one_hangs_in_the_driver_no_second_is_sent_after_it(scene: Scene) -> None:
+    scene.child.bad["a"] = hangs(os.getpid(), start_of(os.getpid()))
     await scene.run(asking("a"))
     scene.now += 10_000
 
-    assert await scene.run(asking("a", "b", asked="now")) == []
+    assert await scene.run(asking("a", "b", asked="now")) == ["b"]
+    scene.restarted()
+    assert await scene.run(asking("a", "b", asked="again")) == ["b"]
+
+
+async def test_another_process_of_the_same_number_holds_up_nothing(scene: Scene) -> None:
+    """An agent whose container is started anew has other processes under the old numbers."""
+    scene.child.bad["a"] = hangs(os.getpid(), start_of(os.getpid()) - 1)
+    await scene.run(asking("a"))
+
+    assert await scene.run(asking("a", asked="now")) == ["a"]
 
 
 def zombie() -> subprocess.Popen[bytes]:
@@ -171,7 +186,7 @@ def zombie() -> subprocess.Popen[bytes]:
 
 async def test_one_that_has_ended_unnoticed_holds_up_nothing(scene: Scene) -> None:
     ended = zombie()
-    scene.child.bad["a"] = Proof("a", Outcome.TIMED_OUT, "cuInit", pid=ended.pid)
+    scene.child.bad["a"] = hangs(ended.pid, start_of(ended.pid))
     await scene.run(asking("a"))
     scene.now = scene.link.due_at
 

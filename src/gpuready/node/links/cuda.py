@@ -19,6 +19,7 @@ from typing import Any
 from gpuready import names
 from gpuready.chain.cuda import Target
 from gpuready.gpu.inventory import GPU, Inventory
+from gpuready.gpu.process_start import runs
 from gpuready.gpu.proofs import AT_ONCE, Outcome, Proof
 from gpuready.gpu.tree import Tree
 from gpuready.gpu.xid import withdraws
@@ -39,7 +40,7 @@ _SHAPE = Needed(
         "trouble": str,
         "searched": [str],
         "library": str,
-        "proofs": [Needed({**_STRINGS, "code": int, "pid": int}, ("uuid", "outcome"))],
+        "proofs": [Needed({**_STRINGS, "code": int, "pid": int, "started": int}, ("uuid", "outcome"))],
     },
     ("bootId", "driver", "proofs"),
 )
@@ -216,10 +217,9 @@ class CudaLink:
 
     def due(self, asking: Asking) -> list[str]:
         """UUIDs on which a program is to be run now."""
-        if self._is_anybody_stuck():
-            return []
         there = self.proofs(asking)
-        wanted = [each.target.uuid for each in asking.subjects]
+        stuck = self._stuck()
+        wanted = [each.target.uuid for each in asking.subjects if each.target.uuid not in stuck]
         if asking.asked and asking.asked != self._known.asked:
             return wanted
         may_retry = self._clock() >= self._again_at
@@ -235,9 +235,10 @@ class CudaLink:
         """When a failed one is tried again, by the clock."""
         return self._again_at if self._again_at > self._clock() else float("inf")
 
-    def _is_anybody_stuck(self) -> bool:
-        """A process that sleeps inside the driver for ever: another would only join it."""
-        return any(_runs(proof.pid) for proof, _ in self._known.rows().values() if proof.pid)
+    def _stuck(self) -> set[str]:
+        """Where a process sleeps inside the driver for ever: another would only join it."""
+        rows = self._known.rows().items()
+        return {uuid for uuid, (proof, _) in rows if proof.pid and runs(proof.pid, proof.started)}
 
     # --- running ------------------------------------------------------------------------------------------
 
@@ -300,15 +301,6 @@ class CudaLink:
             "proofs": proofs,
         }
         write_if_changed(self._path, json.dumps(row, indent=1).encode())
-
-
-def _runs(pid: int) -> bool:
-    """Not one that has ended and that nobody has asked for its status."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] not in ("Z", "X")
 
 
 def _read(path: Path, boot_id: str) -> _Known:

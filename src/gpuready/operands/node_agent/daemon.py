@@ -296,12 +296,15 @@ class Agent:
 
     def _prove_cuda_if_needed(self, seen: Look, view: View, judgement: Judgement) -> None:
         """Beside everything else: no GPU waits for its proof to be offered."""
-        if view.wishes.uninstall and self._proving is not None:
+        if self._proving is not None and not decision.may_go_on_proving(view):
             self._proving.cancel()
         if (self._proving is not None and not self._proving.done()) or view.cuda.asking is None:
             return
         cuda, asking = self._observer.cuda, view.cuda.asking
-        cuda.forget_gone(asking.subjects)
+        try:
+            cuda.forget_gone(asking.subjects)
+        except OSError as exc:
+            self._note_unwritten_proofs(exc)
         if decision.may_prove(view, judgement) and cuda.due(asking):
             self._proving = asyncio.create_task(self._prove_cuda(seen, asking))
 
@@ -309,9 +312,13 @@ class Agent:
         try:
             await self._observer.cuda.run(self._link.driver_root(seen), asking)
         except OSError as exc:
-            self._log.error("CUDA proofs not written down", path=str(exc.filename), error=exc.strerror)
+            self._note_unwritten_proofs(exc)
         finally:
             self._wake.set()
+
+    def _note_unwritten_proofs(self, exc: OSError) -> None:
+        """They are known all the same; an agent that starts anew runs the programs again."""
+        self._log.error("CUDA proofs not written down", path=str(exc.filename), error=exc.strerror)
 
     # --- tell --------------------------------------------------------------------------------------------
 

@@ -176,8 +176,17 @@ def _cuda_facts(view: View, driver_verdict: Verdict) -> CudaFacts:
 
 def may_prove(view: View, judgement: Judgement) -> bool:
     """Whether a program may be run on the GPUs now: it is ours to do, and nobody changes the driver."""
-    ours = bool(view.wishes.proves_cuda and view.wishes.gates) and not view.wishes.uninstall
-    return ours and judgement.of(Link.DRIVER).is_whole and not pause_of(view)
+    ours = bool(view.wishes.proves_cuda and view.wishes.gates)
+    return ours and judgement.of(Link.DRIVER).is_whole and may_go_on_proving(view)
+
+
+def may_go_on_proving(view: View) -> bool:
+    """Whether one that runs may stay: it holds device nodes open, and no driver is unloaded then.
+
+    A driver that is not whole for a moment ends none: a program that hangs there may be why.
+    """
+    unwanted = view.wishes.uninstall or view.wishes.proves_cuda is False or view.wishes.gates is False
+    return not unwanted and not pause_of(view)
 
 
 def pause_of(view: View) -> str:

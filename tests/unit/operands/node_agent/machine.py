@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from collections.abc import Sequence
@@ -156,6 +157,22 @@ class FakeCudaChild(CudaChild):
         self.asked.append(list(uuids))
         proofs = [self.outcomes.get(uuid.replace("-", "_")) or Proof(uuid, Outcome.OK) for uuid in uuids]
         return proving.Answer(tuple(proofs), "570.86.10")
+
+
+class HangingCudaChild(CudaChild):
+    """No program ever returns; `running` is how many are waited for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.running = 0
+
+    async def run(self, driver_root: Path, kernel_root: Path, uuids: Sequence[str]) -> proving.Answer:
+        self.running += 1
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.running -= 1
+        raise AssertionError
 
 
 def mismatch() -> NvmlAnswer:

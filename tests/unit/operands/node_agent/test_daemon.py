@@ -11,7 +11,14 @@ from typing import Any
 
 import pytest
 from tests.unit.operands.node_agent.fake_api import FakeApi
-from tests.unit.operands.node_agent.machine import FakeChild, FakeCudaChild, Machine, inventory, mismatch
+from tests.unit.operands.node_agent.machine import (
+    FakeChild,
+    FakeCudaChild,
+    HangingCudaChild,
+    Machine,
+    inventory,
+    mismatch,
+)
 
 from gpuready import names
 from gpuready.gpu.proofs import Outcome, Proof
@@ -553,6 +560,49 @@ async def test_a_person_asks_for_another_proof(api: FakeApi, tmp_path: Path) -> 
 
         await api.until(lambda: link(api, "cuda")["reason"] == "SystemNotReady")
     assert proofs.asked == [["GPU-0", "GPU-1"]] * 2
+
+
+async def test_a_record_of_proofs_that_cannot_be_written_ends_no_agent(api: FakeApi, tmp_path: Path) -> None:
+    machine, child = host_driver(tmp_path)
+    await api.put("nodes", node())
+    await api.put("gpunodes", gpu_node())
+    async with running(api, machine, child):
+        await whole(api, machine)
+        record = machine.path(f"{names.RECORDS_DIR}/cuda.json")
+        record.unlink()
+        record.mkdir()
+
+        machine.write_record(unhealthy={1: 79})
+
+        await api.until(lambda: link(api, "device-plugin")["state"] == "degraded")
+        assert link(api, "cuda")["message"] == "a CUDA program ran on 1 GPU"
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        pytest.param(
+            "nodes",
+            {"metadata": {"labels": {names.DEPLOY_DEVICE_PLUGIN: "paused-for-driver-upgrade"}}},
+            id="another driver comes",
+        ),
+        pytest.param("gpunodes", {"spec": {"cuda": {"enabled": False}}}, id="the policy wants none any more"),
+    ],
+)
+async def test_a_program_that_is_not_wanted_any_more_is_ended(
+    api: FakeApi, tmp_path: Path, kind: str, change: dict[str, Any]
+) -> None:
+    """It holds the device nodes open, and nobody can unload a driver that is in use."""
+    machine, child = host_driver(tmp_path)
+    proofs = HangingCudaChild()
+    await api.put("nodes", node())
+    await api.put("gpunodes", gpu_node())
+    async with running(api, machine, child, proofs):
+        await api.until(lambda: link(api, "cuda")["reason"] == "ProofRunning" and proofs.running == 1)
+
+        await api.change(kind, "n1", change)
+
+        await api.until(lambda: proofs.running == 0)
 
 
 @pytest.mark.parametrize(

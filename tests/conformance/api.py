@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,11 +27,16 @@ TYPES = {
 
 @dataclass(frozen=True)
 class Answer:
-    """Body decoded when it is JSON, text otherwise."""
+    """Body decoded when it is JSON, text otherwise.
+
+    headers   of those that come several times one
+    warnings  every Warning header
+    """
 
     status: int
     body: Any
     headers: Mapping[str, str]
+    warnings: Sequence[str] = ()
 
 
 class Api:
@@ -66,7 +71,8 @@ class Api:
         headers = {"Accept": accept} | ({"Content-Type": TYPES.get(type, type)} if data is not None else {})
         async with self._session.request(method, self._url(path, params), data=data, headers=headers) as got:
             text = await got.text()
-            return Answer(got.status, _decoded(text), dict(got.headers))
+            warnings = tuple(got.headers.getall("Warning", ()))
+            return Answer(got.status, _decoded(text), dict(got.headers), warnings)
 
     @asynccontextmanager
     async def watch(self, path: str, **params: str) -> AsyncIterator[Watch]:

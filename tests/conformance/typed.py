@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -85,6 +86,7 @@ class Shell:
             file = self.directory / "work" / name
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text.replace("$NS", self.namespace))
+        self._forget_kinds()
         said, behind = [], []
         try:
             for count, command in _commands(session.text):
@@ -97,6 +99,13 @@ class Shell:
             for one in behind:
                 one.end()
         return "\n".join(said)
+
+    def _forget_kinds(self) -> None:
+        """Of an earlier session, which has deleted its definitions.
+
+        Asked to explain widgets.GROUP, kubectl takes the first widgets that it has heard of, gone or not.
+        """
+        shutil.rmtree(self.directory.parent / ".kube/cache/discovery", ignore_errors=True)
 
     def _said(self, command: str) -> str:
         process = self._popen(command)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from gpuready_sim.apiserver import views
+from gpuready_sim.apiserver import health, views
 from gpuready_sim.apiserver.access import Access
 from gpuready_sim.apiserver.actions import Actions
 from gpuready_sim.apiserver.audit import Audit
@@ -48,7 +48,6 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 log = logging.getLogger("gpuready_sim.apiserver")
 
-_HEALTH_PATHS = ("/healthz", "/readyz", "/livez")
 _NOT_SIMULATED = ("attach", "portforward")  # of pods: they need a stream both ways
 
 ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
@@ -160,16 +159,14 @@ class ApiServer:
         request.target = parse_path(request.path)
         request.user = self._user_of(request)
         self._access.admit(request)
-        if request.path.startswith(_HEALTH_PATHS):
-            return Reply(200, b"ok", "text/plain; charset=utf-8")
         if request.target is None:
             return self._answer_beside_resources(request)
         target = request.target
         resource = self.registry.find(target.group, target.version, target.plural)
         if resource is None:
-            if not self.registry.of_group_version(target.group, target.version):
-                return _no_page()
-            raise no_such_path()
+            return self._nothing_at(target.group)
+        if resource.custom is not None and target.namespace and not resource.namespaced:
+            return _no_page()
         return await self._answer_on(request, request.target, resource)
 
     async def tunnel(self, request: Request) -> Destination:
@@ -214,13 +211,24 @@ class ApiServer:
     def _answer_beside_resources(self, request: Request) -> Reply:
         if request.path == "/simulator/compact" and request.method == "POST":
             return self._compact(request)
-        if request.method not in ("GET", "HEAD"):
+        if found := health.answer(request.path, request.query_text):
+            return found
+        if request.path != "/" and request.method != "GET" and self._discovery.answer(request) is not None:
             raise method_not_allowed()
-        if request.path == "/":
-            return Reply(
-                200, encode({"paths": ["/api", "/apis", "/healthz", "/livez", "/openapi/v3", "/version"]})
-            )
-        return self._discovery.answer(request) or _no_page()
+        parts = request.path.strip("/").split("/")
+        found = self._discovery.answer(request)
+        if found is None and parts[0] in ("api", "apis") and len(parts) > 1:
+            return self._nothing_at("" if parts[0] == "api" else parts[1])
+        return found or _no_page()
+
+    def _nothing_at(self, group: str) -> Reply:
+        """Of a group that is not known at all, or a custom one, a plain HTTP server answers.
+
+        raises  Failure 404 for all others
+        """
+        if any(r.custom is None and r.group == group for r in self.registry.resources.values()):
+            raise no_such_path()
+        return _no_page()
 
     def _compact(self, request: Request) -> Reply:
         """Forget all history (and with ?watches=end cut all watches): everybody has to list anew."""
@@ -231,7 +239,11 @@ class ApiServer:
 
     async def _answer_on(self, request: Request, target: Target, resource: ResourceType) -> Answer:
         if resource.is_question:
+            if target.name:
+                raise no_such_path()
             return self._reviews.ask(request, target, resource)
+        if warning := resource.deprecation:
+            request.warnings.append(warning)
         subresource = target.subresource
         if target.plural == "pods" and subresource in _NOT_SIMULATED:
             raise not_simulated()
@@ -241,6 +253,8 @@ class ApiServer:
             if resource.custom is not None:
                 raise not_found(resource.plural, resource.group, target.name)
             raise no_such_path()
+        if request.method == "HEAD" and subresource != "proxy":
+            raise method_not_allowed()
         if subresource == "proxy":
             return await self._forwarding.proxy(request, target)
         if subresource == "log":
@@ -250,7 +264,7 @@ class ApiServer:
         if self._actions.has(subresource):
             return self._actions.act(request, target, resource)
         if subresource and request.method not in ("GET", "PUT", "PATCH"):
-            raise method_not_allowed()
+            raise method_not_allowed(request.verb if resource.custom is not None else "", resource.qualified)
         return self._resources.answer(request, target, resource)
 
 

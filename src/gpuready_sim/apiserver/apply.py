@@ -9,7 +9,7 @@ Source: structured-merge-diff v6 merge/update.go; apimachinery pkg/util/managedf
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
@@ -112,6 +112,10 @@ class ApplyConflict(Exception):
         ]
 
 
+class Untypable(ValueError):
+    """An object that another version's schema, in which somebody owns fields of it, does not know."""
+
+
 class ApplyInvalid(ValueError):
     """An applied object that cannot be merged at all: HTTP 400, or 422 for lists without keys."""
 
@@ -127,6 +131,7 @@ def apply(
     subresource: str = "",
     keep_nulls: bool = False,
     reset: Sequence[str] = (),
+    versions: Mapping[str, Schema] | None = None,
     now: str,
 ) -> Object:
     """The object after `manager` applied `applied`: merged, its former fields dropped, managedFields kept.
@@ -135,9 +140,10 @@ def apply(
     api_version  of the request; recorded in the entry
     keep_nulls   leave null where all content of a map went: a custom resource is then refused for it
     reset        top-level fields that belong to no writer of this path, nor to those before the first apply
+    versions     schemas by apiVersion, of a kind that has several
     now          RFC 3339, seconds; used only if something changed
     returns      an object equal to `live` when the apply changes nothing
-    raises       ApplyConflict unless `force`; ApplyInvalid
+    raises       ApplyConflict unless `force`; ApplyInvalid; Untypable
     """
     schema = schema or UNTYPED
     before, owners = _taken_apart(live or {})
@@ -147,10 +153,13 @@ def apply(
         if live is not None and not owners:
             tracked = {name: value for name, value in before.items() if name not in reset}
             owners = _first_owner(tracked, schema, api_version, subresource, now)
+        owners = _of_known_versions(owners, versions)
+        _refuse_untypable(before, owners, api_version, versions)
         claimed = fieldsets.difference(fieldsets.field_set(wanted, schema), NEVER_OWNED)
         after = merged(before, wanted, schema) if before else wanted
         after = _without_former_fields(after, owners, owners.get(me), claimed, schema)
         change = fieldsets.compare(before, after, schema)
+        _refuse_untypable(after, owners, api_version, versions, "failed to convert new object: ")
     except SchemaMismatch as exc:
         raise ApplyInvalid(str(exc)) from exc
     untouched = before == after
@@ -182,6 +191,7 @@ def track_update(
     subresource: str = "",
     reset: Sequence[str] = (),
     owning: bool = True,
+    versions: Mapping[str, Schema] | None = None,
     now: str,
 ) -> Object:
     """The object `new` with managedFields after a create, update or patch: what changed is the writer's now.
@@ -189,6 +199,7 @@ def track_update(
     old    None for a create
     reset  top-level fields that writers of this path never own
     owning False when the writer owns nothing by this write, and nothing any more
+    versions schemas by apiVersion, of a kind that has several; what one does not know ends all tracking
     new    as it will be stored; managedFields that it brings replace the old ones ([{}] forgets them all)
     """
     schema = schema or UNTYPED
@@ -200,10 +211,15 @@ def track_update(
     if brought or raw == [{}]:
         owners = brought
     me = ManagerId(manager, operation, subresource, api_version)
+    owners = _of_known_versions(owners, versions)
     try:
+        for one in (before, after):
+            _refuse_untypable(one, owners, api_version, versions)
         change = fieldsets.compare(before, after, schema)
     except SchemaMismatch:
         return _put_together(after, owners)
+    except Untypable:
+        return _put_together(after, {})
     mine = owners.pop(me, None)
     result = _moved(owners, change)
     taken = fieldsets.difference(fieldsets.union(change.added, change.modified), NEVER_OWNED)
@@ -216,6 +232,45 @@ def track_update(
     elif mine and held:
         result[me] = mine.owning(held)
     return _put_together(after, _capped(result))
+
+
+def _of_known_versions(owners: Owners, versions: Mapping[str, Schema] | None) -> Owners:
+    """Owners of fields in a version that is no more own nothing."""
+    if versions is None:
+        return owners
+    return {key: owner for key, owner in owners.items() if owner.api_version in versions}
+
+
+def _refuse_untypable(
+    obj: Object,
+    owners: Owners,
+    api_version: str,
+    versions: Mapping[str, Schema] | None,
+    before: str = "",
+) -> None:
+    """
+    raises  Untypable when somebody owns fields in another version, in which the object could not be written
+    """
+    others = {owner.api_version for owner in owners.values()} - {api_version}
+    for version in sorted(others) if versions is not None else ():
+        assert versions is not None
+        found = [f"{path}: field not declared in schema" for path in undeclared(obj, versions[version])]
+        if found:
+            raise Untypable(before + (found[0] if len(found) == 1 else "\n  ".join(["errors:", *found])))
+
+
+def undeclared(value: Any, schema: Schema, path: str = "") -> Iterator[str]:
+    """Fields that a schema does not have, as .spec.a"""
+    if isinstance(value, dict):
+        for name, child in value.items():
+            field = schema.properties.get(name) or schema.additional
+            if field is not None:
+                yield from undeclared(child, field, f"{path}.{name}")
+            elif schema.type == "object" and schema.properties and not schema.preserve_unknown:
+                yield f"{path}.{name}"
+    elif isinstance(value, list) and schema.items is not None:
+        for i, item in enumerate(value):
+            yield from undeclared(item, schema.items, f"{path}[{i}]")
 
 
 def _taken_apart(obj: Object) -> tuple[Object, Owners]:

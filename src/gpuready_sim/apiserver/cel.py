@@ -10,39 +10,16 @@ import base64
 import ipaddress
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from functools import cache, lru_cache
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from gpuready_sim.apiserver import cel_ast, cel_cost, cel_types
+from gpuready_sim.apiserver.cel_types import BOOL, DYN, Type, escaped_name, optional
 from gpuready_sim.apiserver.quantity import is_quantity, parse_quantity
 from gpuready_sim.apiserver.schema import Schema
-
-RESERVED: Final = frozenset(
-    [
-        "true",
-        "false",
-        "null",
-        "in",
-        "as",
-        "break",
-        "const",
-        "continue",
-        "else",
-        "for",
-        "function",
-        "if",
-        "import",
-        "let",
-        "loop",
-        "package",
-        "namespace",
-        "return",
-        "var",
-        "void",
-        "while",
-    ]
-)
 
 
 class CelError(Exception):
@@ -66,59 +43,89 @@ def evaluate(expression: str, values: Mapping[str, Any]) -> Any:
     return plain
 
 
-SCALARS: Final = {"string": "STRING", "integer": "INT", "number": "DOUBLE", "boolean": "BOOL"}
+@dataclass(frozen=True)
+class Verdict:
+    """What the server makes of an expression.
+
+    problem  why it is not taken; empty when it is
+    cost     the most that one evaluation can cost
+    """
+
+    problem: str = ""
+    cost: int = 0
 
 
-TIMED: Final = {
-    "date-time": "TIMESTAMP",
-    "datetime": "TIMESTAMP",
-    "date": "TIMESTAMP",
+def check(expression: str, of: Type, *, optional_old: bool = False, gives: Type = BOOL) -> Verdict:
+    """
+    of            type of `self`, and of `oldSelf`
+    optional_old  `oldSelf` is an optional value
+    gives         BOOL for rules, STRING for message expressions
+    """
+    variables = {"self": of, "oldSelf": optional(of) if optional_old else of}
+    try:
+        compiled = _program(expression, tuple((name, "DYN") for name in sorted(variables)), checking=True)
+    except CelError as exc:
+        return Verdict(f"compilation failed: {_as_told(exc, expression, of)}")
+    tree = cel_ast.parse(compiled.serialize())
+    checked = cel_types.check(tree, variables)
+    if checked.errors:
+        told = [_pointed_out(*_place(at, expression), text, expression) for at, text in checked.errors]
+        return Verdict("compilation failed: " + "\n".join(told))
+    unsure = checked.result == DYN and tree.root.kind == cel_ast.CALL
+    if checked.result != gives and not unsure:
+        what = "cel expression" if gives is BOOL else "messageExpression"
+        return Verdict(f"{what} must evaluate to a {gives}")
+    return Verdict(cost=cel_cost.highest_cost(tree, checked.types, variables))
+
+
+def _as_told(exc: CelError, expression: str, of: Type) -> str:
+    """The library's own words; those with the types of scalars where it has them."""
+    kind = _KINDS.get(of.name, "DYN")
+    try:
+        _program(expression, (("oldSelf", kind), ("self", kind)), checking=True)
+    except CelError as typed:
+        exc = typed
+    found = [
+        _pointed_out(
+            int(line),
+            int(column),
+            _SELECTS.sub(r"type \1 does not support field selection", text),
+            expression,
+        )
+        for line, column, text in sorted(_TOLD.findall(str(exc.__cause__)), key=_by_place)
+    ]
+    return "\n".join(found) or str(exc)
+
+
+def _by_place(told: tuple[str, str, str]) -> tuple[int, int]:
+    return int(told[0]), int(told[1])
+
+
+_KINDS: Final = {
+    "string": "STRING",
+    "int": "INT",
+    "double": "DOUBLE",
+    "bool": "BOOL",
+    "timestamp": "TIMESTAMP",
     "duration": "DURATION",
-    "byte": "BYTES",
+    "bytes": "BYTES",
 }
 
 
-def check(
-    expression: str, self_type: str = "", form: str = "", *, old: bool = False, gives: str = "BOOL"
-) -> str:
-    """Why the server would not take an expression, or nothing.
-
-    self_type   JSON type of `self`: scalars are checked as such, the fields of objects are not
-    form        its format: of some of them texts are times, durations or bytes
-    old         whether `oldSelf` may be used
-    gives       BOOL for rules, STRING for message expressions
-    """
-    kind = SCALARS.get(self_type, "DYN")
-    if self_type == "string":
-        kind = TIMED.get(form, kind)
-    variables = (("oldSelf", kind), ("self", kind)) if old else (("self", kind),)
-    try:
-        result: str = _program(expression, variables).return_type().name()
-    except CelError as exc:
-        told = str(exc).partition("INVALID_ARGUMENT: ")[2] or str(exc)
-        return f"compilation failed: {pointed_out(told, expression)}"
-    if result.lower() in ("dyn", gives.lower()):
-        return ""
-    return (
-        "cel expression must evaluate to a bool"
-        if gives == "BOOL"
-        else "messageExpression must evaluate to a string"
-    )
+def _place(at: int, expression: str) -> tuple[int, int]:
+    """(line, column) of a character, from one on."""
+    before = expression[:at]
+    return before.count("\n") + 1, at - before.rfind("\n")
 
 
 _SELECTS: Final = re.compile(r"expression of type ('[^']*') cannot be the operand of a select operation")
-_PLACE: Final = re.compile(r"ERROR: <input>:(\d+):(\d+): ")
+_TOLD: Final = re.compile(r"ERROR: <input>:(\d+):(\d+): (.*)")
 
 
-def pointed_out(told: str, expression: str) -> str:
+def _pointed_out(line: int, column: int, told: str, expression: str) -> str:
     """As the server says it, with a finger on the place."""
-    told = _SELECTS.sub(r"type \1 does not support field selection", told)
-    place = _PLACE.match(told)
-    if place is None:
-        return told
-    line, column = int(place.group(1)), int(place.group(2))
     text = expression.split("\n")[line - 1]
-    return f"{told}\n | {text}\n | {'.' * (column - 1)}^"
+    return f"ERROR: <input>:{line}:{column}: {told}\n | {text}\n | {'.' * (column - 1)}^"
 
 
 def cel_value(value: Any, schema: Schema) -> Any:
@@ -126,7 +133,7 @@ def cel_value(value: Any, schema: Schema) -> Any:
     if isinstance(value, dict) and (schema.properties or schema.additional):
         properties = schema.properties
         return {
-            escaped(name) if name in properties else name: cel_value(child, schema.child(name))
+            escaped_name(name) if name in properties else name: cel_value(child, schema.child(name))
             for name, child in value.items()
             if (name in properties or schema.additional is not None) and child is not None
         }
@@ -162,16 +169,6 @@ DURATION: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
 UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-@lru_cache(maxsize=1024)
-def escaped(name: str) -> str:
-    """A property name as rules spell it: `foo-bar` is `foo__dash__bar`, `namespace` is `__namespace__`."""
-    if name in RESERVED:
-        return f"__{name}__"
-    for plain, cel in (("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__")):
-        name = name.replace(plain, cel)
-    return name
-
-
 def _worded(text: str) -> str:
     """An evaluation error in the words of the API server's CEL."""
     missing = re.search(r'Key not found in map : "(.*)"', text)
@@ -198,15 +195,18 @@ def _kind_of(value: Any) -> str:
 
 
 @lru_cache(maxsize=2048)
-def _program(expression: str, variables: tuple[tuple[str, str], ...]) -> Any:
+def _program(expression: str, variables: tuple[tuple[str, str], ...], *, checking: bool = False) -> Any:
+    """
+    checking  only what users may write; not what their rules are made into
+    """
     try:
-        return _environment(variables).compile(expression)
+        return _environment(variables, checking).compile(expression)
     except Exception as exc:
         raise CelError(_first_line(exc)) from exc
 
 
 @cache
-def _environment(variables: tuple[tuple[str, str], ...]) -> Any:
+def _environment(variables: tuple[tuple[str, str], ...], checking: bool) -> Any:
     from cel_expr_python import cel
     from cel_expr_python.ext import ext_bindings, ext_math, ext_optional, ext_strings
 
@@ -215,7 +215,7 @@ def _environment(variables: tuple[tuple[str, str], ...]) -> Any:
         extensions=[
             ext_strings.ExtStrings(),
             ext_optional.ExtOptional(),
-            ext_bindings.ExtBindings(),
+            *([] if checking else [ext_bindings.ExtBindings()]),
             ext_math.ExtMath(),
             _kubernetes(cel),
         ],

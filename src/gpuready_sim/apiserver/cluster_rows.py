@@ -10,10 +10,12 @@ from datetime import datetime
 from typing import Any, Final
 
 from gpuready_sim.apiserver.cells import (
+    NAME,
     NONE,
     KindTable,
     Object,
     age_of,
+    column,
     labels_of,
     name_of,
     spec_of,
@@ -128,7 +130,9 @@ TABLES: Final[Mapping[tuple[str, str], KindTable]] = {
     (RBAC, "ClusterRole"): table("Name|Created At", _created),
     (RBAC, "RoleBinding"): table("Name|Role|Age", _binding, "Users|Groups|ServiceAccounts"),
     (RBAC, "ClusterRoleBinding"): table("Name|Role|Age", _binding, "Users|Groups|ServiceAccounts"),
-    ("apiextensions.k8s.io", "CustomResourceDefinition"): table("Name|Created At", _created),
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): KindTable(
+        (NAME, column("Created At", "date")), _created
+    ),
     ("coordination.k8s.io", "Lease"): table("Name|Holder|Age", _lease),
     ("node.k8s.io", "RuntimeClass"): table("Name|Handler|Age", _runtime_class),
     ("scheduling.k8s.io", "PriorityClass"): table(

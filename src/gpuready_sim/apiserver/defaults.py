@@ -204,7 +204,9 @@ def _crd(obj: Object) -> None:
     spec = part(obj, "spec")
     names = part(spec, "names")
     kind = str(names.get("kind", ""))
-    fill(names, singular=kind.lower(), listKind=f"{kind}List")
+    fill(names, singular=kind.lower())
+    if kind:
+        fill(names, listKind=f"{kind}List")
     fill(spec, conversion={"strategy": "None"})
     fill(part(obj, "status"), conditions=[], storedVersions=[], acceptedNames={"kind": "", "plural": ""})
 

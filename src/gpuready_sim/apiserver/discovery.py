@@ -5,19 +5,20 @@ Answers are made once and kept until the set of resources changes.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import platform
 from collections.abc import Callable
+from typing import Final
 
-from gpuready_sim.apiserver import openapi, schemas
-from gpuready_sim.apiserver.failures import Obj, not_acceptable
-from gpuready_sim.apiserver.negotiation import YAML, media_ranges
+from gpuready_sim.apiserver import health, openapi, protobuf, schemas
+from gpuready_sim.apiserver.failures import Obj, not_acceptable, nothing_acceptable
+from gpuready_sim.apiserver.negotiation import YAML, media_ranges, to_yaml
 from gpuready_sim.apiserver.registry import ACTION_KINDS, Registry, ResourceType
 from gpuready_sim.apiserver.requests import JSON, Reply, Request
 from gpuready_sim.apiserver.store import encode
 
-VERSION = "v1.36.1"
-_AGGREGATED = ("v2", "v2beta1")
+VERSION = "v1.36.3"
 _AGGREGATED_LIST = "APIGroupDiscoveryList"
 
 
@@ -30,7 +31,7 @@ def version_info() -> Obj:
         "emulationMajor": major,
         "emulationMinor": minor,
         "minCompatibilityMajor": major,
-        "minCompatibilityMinor": minor,
+        "minCompatibilityMinor": str(int(minor) - 1),
         "gitVersion": VERSION,
         "gitCommit": "gpuready-sim",
         "gitTreeState": "clean",
@@ -52,26 +53,54 @@ class Discovery:
         """None for a path that is none of ours."""
         parts = request.path.strip("/").split("/")
         match parts:
+            case [""]:
+                return Reply(200, encode({"paths": self._paths()}))
             case ["version"]:
-                return Reply(200, encode(version_info()))
+                return _formed(Reply(200, encode(version_info())), request, (JSON,))
             case ["api"] | ["apis"]:
                 return self._groups(request, parts[0])
             case ["api", "v1"]:
-                return self._resources("", "v1", request.path)
+                return _formed(self._resources("", "v1", request.path), request)
             case ["apis", group]:
-                return self._group(group)
+                return _formed(self._group(group), request)
             case ["apis", group, version]:
-                return self._resources(group, version, request.path)
-            case ["openapi", "v2"]:
-                return self._openapi_v2(request)
-            case ["openapi", "v3"]:
-                return self._kept("openapi", self._openapi_index)
-            case ["openapi", "v3", "api", version]:
-                return self._openapi("", version, request)
-            case ["openapi", "v3", "apis", group, version]:
-                return self._openapi(group, version, request)
+                return _formed(self._resources(group, version, request.path), request)
+            case ["openapi", *rest]:
+                return self._described(request, rest)
             case _:
                 return None
+
+    def _described(self, request: Request, parts: list[str]) -> Reply | None:
+        match parts:
+            case ["v2"]:
+                return self._openapi_v2(request)
+            case ["v3"] if request.path.endswith("v3"):
+                return self._kept("openapi", self._openapi_index)
+            case ["v3", "api", version]:
+                return self._openapi("", version, request) or Reply(404, b"")
+            case ["v3", "apis", group, version]:
+                return self._openapi(group, version, request) or Reply(404, b"")
+            case ["v3", *_]:
+                return Reply(404, b"")
+            case _:
+                return None
+
+    def _paths(self) -> list[str]:
+        """What a client that knows nothing can begin with."""
+        found = [
+            "/api",
+            "/api/v1",
+            "/apis",
+            "/apis/",
+            "/openapi/v2",
+            "/openapi/v3",
+            "/openapi/v3/",
+            "/version",
+        ]
+        for group, versions in self._registry.groups().items():
+            if group:
+                found += [f"/apis/{group}", *(f"/apis/{group}/{version}" for version in versions)]
+        return sorted([*found, *health.paths()])
 
     def _kept(self, key: str, make: Callable[[], Obj]) -> Reply:
         """The answer for a key, made anew after the resources changed."""
@@ -83,33 +112,32 @@ class Discovery:
 
     # --- groups and resources ---
 
-    def _groups(self, request: Request, root: str) -> Reply:
+    def _groups(self, request: Request, root: str) -> Reply | None:
         for media, parameters in media_ranges(request.headers.get("accept", "")):
-            version = parameters.get("v", "")
-            if parameters.get("as") == _AGGREGATED_LIST and version in _AGGREGATED and media == JSON:
-                reply = self._kept(f"{root} {version}", lambda: self._aggregated(root, version))  # noqa: B023
-                reply.content_type = f"{JSON};g=apidiscovery.k8s.io;v={version};as={_AGGREGATED_LIST}"
-                return reply
-        if root == "api":
-            return Reply(
-                200, encode({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []})
-            )
-        return self._kept("groups", self._group_list)
+            asked = (parameters.get("g"), parameters.get("v"), parameters.get("as"))
+            if asked == ("apidiscovery.k8s.io", "v2", _AGGREGATED_LIST) and media == JSON:
+                reply = self._kept(f"{root} aggregated", lambda: self._aggregated(root))
+                reply.content_type = f"{JSON};g=apidiscovery.k8s.io;v=v2;as={_AGGREGATED_LIST}"
+                headers = [("Vary", "Accept"), ("Cache-Control", "public")]
+                return _tagged(reply, hashlib.sha512(reply.body).hexdigest().upper(), request, headers)
+        if root == "apis":
+            return _formed(self._kept("groups", self._group_list), request)
+        address = {"clientCIDR": "0.0.0.0/0", "serverAddress": request.headers.get("host", "")}
+        versions = {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [address]}
+        return _formed(Reply(200, encode(versions)), request)
 
-    def _aggregated(self, root: str, version: str) -> Obj:
+    def _aggregated(self, root: str) -> Obj:
         groups = self._registry.groups()
-        names = [""] if root == "api" else sorted(group for group in groups if group)
+        names = [""] if root == "api" else sorted((group for group in groups if group), key=_group_rank)
         items = [
             {
-                "metadata": {"name": group, "creationTimestamp": None}
-                if group
-                else {"creationTimestamp": None},
+                "metadata": {"name": group} if group else {},
                 "versions": [self._aggregated_version(group, one) for one in groups[group]],
             }
             for group in names
         ]
-        api_version = f"apidiscovery.k8s.io/{version}"
-        return {"kind": _AGGREGATED_LIST, "apiVersion": api_version, "metadata": {}, "items": items}
+        head = {"kind": _AGGREGATED_LIST, "apiVersion": "apidiscovery.k8s.io/v2"}
+        return head | {"metadata": {}, "items": items}
 
     def _aggregated_version(self, group: str, version: str) -> Obj:
         resources = self._registry.of_group_version(group, version)
@@ -121,7 +149,9 @@ class Discovery:
 
     def _group_list(self) -> Obj:
         groups = self._registry.groups()
-        items = [_group_entry(group, groups[group]) for group in sorted(groups) if group]
+        # Custom groups by the names of the objects behind them: that of the version, then that of the group.
+        names = sorted(filter(None, groups), key=lambda group: _group_rank(group, groups[group][0]))
+        items = [_group_entry(group, groups[group]) for group in names]
         return {"kind": "APIGroupList", "apiVersion": "v1", "groups": items}
 
     def _group(self, group: str) -> Reply | None:
@@ -153,18 +183,20 @@ class Discovery:
         for resource in self._registry.of_group_version(group, version):
             if resource.crd is not None:
                 text += resource.crd["metadata"]["uid"] + str(resource.crd["metadata"].get("generation"))
-        return hashlib.sha256(text.encode()).hexdigest().upper()
+        return hashlib.sha512(text.encode()).hexdigest().upper()
 
     def _openapi(self, group: str, version: str, request: Request) -> Reply | None:
         resources = self._registry.of_group_version(group, version)
         if not resources:
             return None
-        _require_json(request)
+        if not _takes_json(request):
+            return Reply(406, b"", headers=[("Vary", "Accept")])
+        digest, asked = self._digest(group, version), request.query.get("hash")
+        if asked and asked != digest:
+            return Reply(301, b"", headers=[("Location", f"{request.path}?hash={digest}")])
         reply = self._kept(f"openapi {group}/{version}", lambda: _document(group, version, resources))
-        reply.headers = [("ETag", f'"{self._digest(group, version)}"'), ("Vary", "Accept")]
-        if request.query.get("hash"):
-            reply.headers.append(("Cache-Control", "public, immutable"))
-        return reply
+        headers = [("Vary", "Accept")] + ([("Cache-Control", "public, immutable")] if asked else [])
+        return _tagged(reply, digest, request, headers)
 
     def _openapi_v2(self, request: Request) -> Reply:
         """A valid document without paths: clients of today read version 3, and come here when that fails."""
@@ -173,18 +205,62 @@ class Discovery:
                 return Reply(200, openapi.empty_v2_as_protobuf(VERSION), openapi.V2_ANSWERED)
             if media in (JSON, "*/*", "application/*"):
                 break
-        _require_json(request)
+        if not _takes_json(request):
+            return Reply(406, b"")
         info = {"title": "Kubernetes", "version": VERSION}
         return Reply(200, encode({"swagger": "2.0", "info": info, "paths": {}, "definitions": {}}))
 
 
-def _require_json(request: Request) -> None:
-    """
-    raises  Failure 406 for clients that want the binary form only
-    """
+def _takes_json(request: Request) -> bool:
     ranges = media_ranges(request.headers.get("accept", "") or "*/*")
-    if not any(media in (JSON, "*/*", "application/*", YAML) for media, _ in ranges):
-        raise not_acceptable([JSON])
+    return any(media in (JSON, "*/*", "application/*", YAML) for media, _ in ranges)
+
+
+def _formed(reply: Reply | None, request: Request, offered: tuple[str, ...] = (JSON, YAML)) -> Reply | None:
+    """An answer as JSON or YAML.
+
+    raises  Failure 406 for a client that takes neither
+    """
+    if reply is None:
+        return None
+    asked = False
+    for media, parameters in media_ranges(request.headers.get("accept", "") or "*/*"):
+        if media in ("*/*", "application/*", JSON):
+            if "as" not in parameters:
+                return reply
+            asked = True
+        if media == YAML and YAML in offered:
+            return Reply(reply.code, to_yaml(reply.body), YAML, list(reply.headers))
+    if YAML not in offered:
+        raise nothing_acceptable(offered)
+    refused = not_acceptable if request.path.startswith("/apis") or asked else nothing_acceptable
+    raise refused([*offered, protobuf.MEDIA_TYPE])
+
+
+def _tagged(reply: Reply, tag: str, request: Request, headers: list[tuple[str, str]]) -> Reply:
+    """With its tag; without its body for a client that has it."""
+    quoted = f'"{tag}"'
+    headers = [("ETag", quoted), *headers]
+    if request.headers.get("if-none-match") == quoted:
+        return Reply(304, b"", reply.content_type, headers)
+    reply.headers = headers
+    return reply
+
+
+# Built-in groups in the order of the real server's priorities; custom ones come after them.
+# Source: kubernetes, pkg/controlplane/apiserver/aggregator.go.
+_GROUPS: Final = (
+    *("apps", "events.k8s.io", "authentication.k8s.io", "authorization.k8s.io", "autoscaling", "batch"),
+    *("certificates.k8s.io", "networking.k8s.io", "policy", "rbac.authorization.k8s.io", "storage.k8s.io"),
+    *("admissionregistration.k8s.io", "apiextensions.k8s.io", "scheduling.k8s.io", "coordination.k8s.io"),
+    *("node.k8s.io", "discovery.k8s.io", "resource.k8s.io"),
+)
+
+
+def _group_rank(group: str, version: str = "") -> tuple[int, str, str]:
+    if group in _GROUPS:
+        return _GROUPS.index(group), "", ""
+    return len(_GROUPS), version, group
 
 
 def _document(group: str, version: str, resources: list[ResourceType]) -> Obj:
@@ -203,9 +279,13 @@ def _resource_list(group: str, version: str, resources: list[ResourceType]) -> O
     found: list[Obj] = []
     for resource in resources:
         found.append(_resource_entry(resource))
-        found += [_subresource_entry(resource, name) for name in sorted(resource.subresources)]
-    group_version = f"{group}/{version}" if group else version
-    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": found}
+        # Those of custom resources come with the status first.
+        names = sorted(resource.subresources, reverse=resource.custom is not None)
+        found += [_subresource_entry(resource, name) for name in names]
+    if not group:
+        return {"kind": "APIResourceList", "groupVersion": version, "resources": found}
+    head = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": f"{group}/{version}"}
+    return head | {"resources": found}
 
 
 def _resource_entry(resource: ResourceType) -> Obj:
@@ -221,9 +301,19 @@ def _resource_entry(resource: ResourceType) -> Obj:
     if resource.categories:
         entry["categories"] = list(resource.categories)
     if not resource.is_question:
-        digest = hashlib.sha256(f"{resource.storage_version}/{resource.kind}".encode()).hexdigest()
-        entry["storageVersionHash"] = digest[:11] + "="
+        entry["storageVersionHash"] = _storage_hash(resource)
     return entry
+
+
+def _storage_hash(resource: ResourceType) -> str:
+    """
+    Source: kubernetes, apiserver/pkg/endpoints/discovery/storageversionhash.go.
+    """
+    group, version = resource.storage
+    if resource.qualified == "customresourcedefinitions.apiextensions.k8s.io":
+        version = "v1beta1"  # in which the real one still keeps them
+    digest = hashlib.sha256(f"{group}/{version}/{resource.kind}".encode()).digest()
+    return base64.b64encode(digest[:8]).decode()
 
 
 def _subresource_entry(resource: ResourceType, name: str) -> Obj:
@@ -243,7 +333,7 @@ def _subresource_entry(resource: ResourceType, name: str) -> Obj:
 def _aggregated_resource(resource: ResourceType) -> Obj:
     entry: Obj = {
         "resource": resource.plural,
-        "responseKind": {"group": resource.group, "version": resource.version, "kind": resource.kind},
+        "responseKind": _response_kind(resource, (resource.group, resource.version, resource.kind)),
         "scope": "Namespaced" if resource.namespaced else "Cluster",
         "singularResource": resource.singular,
         "verbs": list(resource.verbs),
@@ -254,18 +344,26 @@ def _aggregated_resource(resource: ResourceType) -> Obj:
         entry["categories"] = list(resource.categories)
     if resource.subresources:
         entry["subresources"] = [
-            _aggregated_subresource(resource, name) for name in sorted(resource.subresources)
+            _aggregated_subresource(resource, name)
+            for name in sorted(resource.subresources, reverse=resource.custom is not None)
         ]
     return entry
 
 
 def _aggregated_subresource(resource: ResourceType, name: str) -> Obj:
-    group, version, kind = _subresource_kind(resource, name)
     return {
         "subresource": name,
-        "responseKind": {"group": group, "version": version, "kind": kind},
+        "responseKind": _response_kind(resource, _subresource_kind(resource, name)),
         "verbs": _subresource_verbs(name),
     }
+
+
+def _response_kind(resource: ResourceType, kind: tuple[str, str, str]) -> Obj:
+    """Built-in kinds of the group and version in which they are told do not name them again."""
+    group, version, name = kind
+    if resource.custom is None and (group, version) == (resource.group, resource.version):
+        group = version = ""
+    return {"group": group, "version": version, "kind": name}
 
 
 def _subresource_kind(resource: ResourceType, name: str) -> tuple[str, str, str]:

@@ -85,7 +85,14 @@ def no_such_path() -> Failure:
     return Failure(404, "NotFound", "the server could not find the requested resource", details={})
 
 
-def method_not_allowed() -> Failure:
+def method_not_allowed(verb: str = "", of: str = "") -> Failure:
+    """
+    verb, of  what custom resources `of` a definition cannot do; of others that is not told
+    """
+    if verb:
+        message = f'{verb} is not supported on resources of kind "{of}"'
+        plural, _, group = of.partition(".")
+        return Failure(405, "MethodNotAllowed", message, details={"group": group, "kind": plural})
     message = "the server does not allow this method on the requested resource"
     return Failure(405, "MethodNotAllowed", message, details={})
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 _SPACE = " \t\r\n"
 _LITERALS = {"t": "true", "f": "false", "n": "null"}
@@ -208,3 +209,16 @@ def printed(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return "<nil>" if value is None else str(value)
+
+
+def with_whole_numbers(value: Any) -> Any:
+    """As Go writes numbers: one without a fraction is a whole one, however written."""
+    if isinstance(value, float):
+        return int(value) if value.is_integer() and abs(value) < 1e21 else value
+    if isinstance(value, dict):
+        made = {key: with_whole_numbers(child) for key, child in value.items()}
+        return made if any(made[key] is not value[key] for key in value) else value
+    if isinstance(value, list):
+        items = [with_whole_numbers(item) for item in value]
+        return items if any(a is not b for a, b in zip(items, value, strict=True)) else value
+    return value

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from gpuready_sim.apiserver import definitions
 from gpuready_sim.apiserver.failures import Failure, Obj, forbidden
 from gpuready_sim.apiserver.metadata import random_suffix
 from gpuready_sim.apiserver.names import TEMPLATE_GENERATION
@@ -23,7 +24,6 @@ _TOKEN_LIFETIME_S = 3607
 _NOT_READY = "node.kubernetes.io/not-ready"
 _SERVICE_NETWORK = ipaddress.ip_network("10.96.0.0/16")
 API_SERVICE_ADDRESS = "10.96.0.1"
-CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 
 
 @dataclass(frozen=True)
@@ -299,54 +299,12 @@ def _free_address(around: Surroundings) -> str:
     return next(str(host) for host in _SERVICE_NETWORK.hosts() if str(host) not in used)
 
 
-def _new_definition(crd: Obj, around: Surroundings) -> None:
-    crd["status"] = definition_status(crd, around.now)
+def _new_definition(crd: Obj, _: Surroundings) -> None:
+    crd["status"] = definitions.begun(crd)
 
 
 def _changed_definition(new: Obj, old: Obj, _: Surroundings) -> None:
-    status = dict(old["status"])
-    status["acceptedNames"] = accepted_names(new)
-    stored = [v["name"] for v in new["spec"].get("versions") or [] if v.get("storage")]
-    status["storedVersions"] = list(dict.fromkeys([*(status.get("storedVersions") or []), *stored]))
-    new["status"] = status
-
-
-def definition_status(crd: Obj, now: str) -> Obj:
-    """What a definition shows once its names are accepted and its resource is served."""
-    conditions = [
-        {
-            "type": type,
-            "status": "True",
-            "lastTransitionTime": now,
-            "reason": reason,
-            "message": message,
-        }
-        for type, reason, message in (
-            ("NamesAccepted", "NoConflicts", "no conflicts found"),
-            ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
-        )
-    ]
-    return {
-        "conditions": conditions,
-        "acceptedNames": accepted_names(crd),
-        "storedVersions": [v["name"] for v in crd["spec"]["versions"] if v.get("storage")],
-    }
-
-
-def with_cleanup(crd: Obj) -> Obj:
-    """A definition that is being deleted waits until its objects are gone."""
-    meta = crd["metadata"]
-    finalizers = meta.get("finalizers") or []
-    if CLEANUP in finalizers or meta.get("deletionTimestamp"):
-        return crd
-    return crd | {"metadata": meta | {"finalizers": [*finalizers, CLEANUP]}}
-
-
-def accepted_names(crd: Obj) -> Obj:
-    names = dict(crd["spec"]["names"])
-    names.setdefault("singular", names["kind"].lower())
-    names.setdefault("listKind", names["kind"] + "List")
-    return names
+    new["status"] = definitions.carried_on(new, old["status"])
 
 
 def check_namespace(

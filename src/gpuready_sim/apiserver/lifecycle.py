@@ -6,8 +6,9 @@ import asyncio
 import datetime
 from collections.abc import Callable
 
-from gpuready_sim.apiserver import bootstrap_rules, deletion, kinds
+from gpuready_sim.apiserver import bootstrap_rules, definitions, deletion, kinds
 from gpuready_sim.apiserver.aggregation import aggregate
+from gpuready_sim.apiserver.definitions import Taken
 from gpuready_sim.apiserver.deletion import DeleteOptions
 from gpuready_sim.apiserver.failures import Failure, Obj
 from gpuready_sim.apiserver.rbac import CLUSTER_ROLES, GROUP
@@ -55,13 +56,16 @@ class Lifecycle:
     def start(self) -> None:
         """Take up what the store holds, create the default objects, follow from here on."""
         for entry in self._store.table(CRD_TABLE).sorted_entries():
-            self._registry.serve_crd(entry.obj)
+            if definitions.is_served(entry.obj):
+                self._registry.serve_crd(entry.obj)
             if entry.obj["metadata"].get("deletionTimestamp"):
                 self._to_clean.add(entry.key[1])
         for entry in self._store.table("namespaces").sorted_entries():
             if entry.obj["metadata"].get("deletionTimestamp"):
                 self._to_drain.add(entry.key[1])
         self._store.listeners.append(self._follow)
+        for name in [entry.key[1] for entry in self._store.table(CRD_TABLE).sorted_entries()]:
+            self._accept_names(name)
         self._create_defaults()
         self._schedule()
 
@@ -98,10 +102,14 @@ class Lifecycle:
             self._registry.drop_crd(crd)
             self._watches.close_table(name)
             self._store.drop_table(name)
-        elif crd["metadata"].get("deletionTimestamp"):
+            for other in self._neighbours(crd):
+                self._accept_names(other)
+            return
+        if definitions.waits_for_objects(crd):
             self._to_clean.add(name)
-        else:
+        if definitions.is_served(crd):
             self._registry.serve_crd(crd)
+        self._accept_names(name)
 
     def _is_terminating(self, namespace: str) -> bool:
         entry = self._store.table("namespaces").get("", namespace)
@@ -120,14 +128,14 @@ class Lifecycle:
     def _work(self) -> None:
         self._scheduled = False
         namespaces, self._to_drain = self._to_drain, set()
-        definitions, self._to_clean = self._to_clean, set()
+        emptied, self._to_clean = self._to_clean, set()
         bare, self._to_furnish = self._to_furnish, set()
         if self._to_aggregate:
             self._to_aggregate = False
             aggregate(self._store, self._writes)
         for name in namespaces:
             self._drain(name)
-        for name in definitions:
+        for name in emptied:
             self._clean(name)
         for name in bare:
             if self._store.table("namespaces").get("", name) and not self._is_terminating(name):
@@ -151,15 +159,44 @@ class Lifecycle:
     def _clean(self, name: str) -> None:
         """Delete the objects of a custom resource that goes; remove its definition when none is left."""
         entry = self._store.table(CRD_TABLE).get("", name)
-        if entry is None or not entry.obj["metadata"].get("deletionTimestamp"):
+        if entry is None or not definitions.waits_for_objects(entry.obj):
             return
-        if self._delete_all(name, None):
+        self._tell(name, definitions.being_emptied)
+        if definitions.is_served(entry.obj) and self._delete_all(name, None):
             return
-        key = ("", name)
-        self._writes.overwrite(CRD_TABLE, key, _without_cleanup)
-        entry = self._store.table(CRD_TABLE).items.get(key)
-        if entry is not None and deletion.is_finished(entry.obj):
-            self._writes.finish(CRD_TABLE, key)
+        self._tell(name, definitions.emptied)
+
+    # --- definitions ---
+
+    def _accept_names(self, name: str) -> None:
+        """Give a definition the names that are free, and serve it; its neighbours may get what it leaves."""
+        entry = self._store.table(CRD_TABLE).get("", name)
+        if entry is None:
+            return
+        neighbours = self._neighbours(entry.obj)
+        taken = Taken.by(self._store.table(CRD_TABLE).items["", other].obj for other in neighbours)
+        if self._tell(name, lambda crd, now: definitions.named(crd, taken, now)):
+            for other in neighbours:
+                self._accept_names(other)
+        self._tell(name, definitions.established)
+
+    def _neighbours(self, crd: Obj) -> list[str]:
+        """The other definitions of a group."""
+        name, group = crd["metadata"]["name"], crd["spec"]["group"]
+        entries = self._store.table(CRD_TABLE).sorted_entries()
+        return [e.key[1] for e in entries if e.obj["spec"]["group"] == group and e.key[1] != name]
+
+    def _tell(self, name: str, edit: Callable[[Obj, str], Obj]) -> bool:
+        """Write what a definition tells of itself; False when that is nothing new."""
+        entry = self._store.table(CRD_TABLE).get("", name)
+        if entry is None:
+            return False
+        now = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        if edit(entry.obj, now) == entry.obj:
+            return False
+        resource = self._registry.of_table(CRD_TABLE)
+        self._writes.update(resource, entry.key, lambda crd: edit(crd, now), _OPTIONS, "status")
+        return True
 
     def _delete_all(self, table: str, namespace: str | None) -> int:
         """Ask for the deletion of every object; returns how many are still there."""
@@ -221,13 +258,6 @@ class Lifecycle:
             self._writes.create(resource, namespace, obj, options)
         except Failure as exc:
             raise RuntimeError(f"default object {plural}/{key[1]}: {exc.message}") from exc
-
-
-def _without_cleanup(crd: Obj) -> Obj:
-    meta = crd["metadata"]
-    finalizers = [f for f in meta.get("finalizers") or [] if f != kinds.CLEANUP]
-    kept = {key: value for key, value in meta.items() if key != "finalizers"}
-    return crd | {"metadata": kept | {"finalizers": finalizers} if finalizers else kept}
 
 
 def _api_service() -> Obj:

@@ -6,7 +6,8 @@ Source: kubernetes, apimachinery pkg/util/validation/validation.go, pkg/api/vali
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from gpuready_sim.apiserver.field_errors import FieldError
@@ -168,8 +169,11 @@ RULES: Final[Mapping[str, Callable[[str], list[str]]]] = {
 }
 
 
-def validate_metadata(obj: Mapping[str, Any]) -> list[FieldError]:
-    """Errors in an object's metadata, whatever its kind; custom resources follow the same rules."""
+def validate_metadata(obj: Mapping[str, Any], *, core: bool = True) -> list[FieldError]:
+    """Errors in an object's metadata, whatever its kind.
+
+    core  it is of Kubernetes' own kinds, whose finalizers must name who removes them
+    """
     metadata = obj.get("metadata")
     if not isinstance(metadata, dict):
         return []
@@ -185,8 +189,18 @@ def validate_metadata(obj: Mapping[str, Any]) -> list[FieldError]:
     errors += label_map_errors(metadata.get("labels"), "metadata.labels")
     errors += _annotation_errors(metadata.get("annotations"))
     for i, finalizer in enumerate(metadata.get("finalizers") or []):
-        errors += finalizer_errors(finalizer, "metadata.finalizers", f"metadata.finalizers[{i}]")
+        at = f"metadata.finalizers[{i}]"
+        errors += finalizer_errors(finalizer, "metadata.finalizers", at, core=core)
     return errors + _owner_errors(metadata.get("ownerReferences"))
+
+
+def embedded_metadata_errors(metadata: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+    """Errors in the metadata of an object within another one, of a kind that nobody knows."""
+    name = metadata.get("name") or "fakename"
+    yield from (FieldError(f"{path}.name", "Invalid", name, text) for text in path_segment_errors(name))
+    rest = {"metadata": {**metadata, "name": "fakename"}}
+    for error in validate_metadata(rest, core=False):
+        yield replace(error, path=path + error.path.removeprefix("metadata"))
 
 
 def label_map_errors(labels: Any, path: str) -> list[FieldError]:
@@ -212,12 +226,32 @@ def _annotation_errors(annotations: Any) -> list[FieldError]:
     return errors
 
 
-def finalizer_errors(finalizer: Any, path: str, of_one: str = "") -> list[FieldError]:
+def finalizer_warnings(new: Iterable[str], old: Iterable[str]) -> list[str]:
+    """What is said of new finalizers of a custom resource that do not name who removes them.
+
+    Source: kubernetes, apiextensions-apiserver pkg/registry/customresource/validator.go.
+    """
+    found = []
+    for one in sorted(set(new) - set(old) - set(STANDARD_FINALIZERS)):
+        if "/" not in one:
+            path = " including a path (/)" if "." in one else ""
+            advice = (
+                f"prefer a domain-qualified finalizer name{path} to avoid accidental conflicts with other"
+            )
+            found.append(f'metadata.finalizers: "{one}": {advice} finalizer writers')
+    return found
+
+
+STANDARD_FINALIZERS: Final = ("orphan", "foregroundDeletion", "kubernetes")
+
+
+def finalizer_errors(finalizer: Any, path: str, of_one: str = "", *, core: bool = True) -> list[FieldError]:
     """
     of_one  where a name without a domain is pointed at, when that is elsewhere
+    core    a name without a domain is refused
     """
     errors = [FieldError(path, "Invalid", finalizer, text) for text in qualified_name_errors(str(finalizer))]
-    if "/" not in str(finalizer) and finalizer not in ("orphan", "foregroundDeletion", "kubernetes"):
+    if core and "/" not in str(finalizer) and finalizer not in STANDARD_FINALIZERS:
         detail = "name is neither a standard finalizer name nor is it fully qualified"
         errors.append(FieldError(of_one or path, "Invalid", finalizer, detail))
     return errors

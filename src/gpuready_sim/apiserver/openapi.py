@@ -112,7 +112,7 @@ def merged(documents: Iterable[dict[str, Any]]) -> dict[str, Any]:
 def _document(paths: dict[str, Any], components: dict[str, Any]) -> dict[str, Any]:
     return {
         "openapi": "3.0.0",
-        "info": {"title": "Kubernetes", "version": "v1.37.0"},
+        "info": {"title": "Kubernetes", "version": "1.36"},
         "paths": dict(sorted(paths.items())),
         "components": {"schemas": dict(sorted(components.items()))},
     }

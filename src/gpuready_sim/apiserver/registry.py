@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,6 +41,7 @@ class ResourceType:
     subresources  "status" and the actions of `_ACTIONS`
     table         the store's table; versions of one resource share it
     storage       (group, version) of the stored objects
+    versions      of a custom resource the schemas of all versions, also of those that are not served
     """
 
     group: str
@@ -56,6 +57,7 @@ class ResourceType:
     storage: tuple[str, str] = ("", "v1")
     crd: Obj | None = None
     custom: CustomSchema | None = None
+    versions: Mapping[str, CustomSchema] = field(default_factory=dict)
     selectable: frozenset[str] = frozenset()
     builtin: schemas.BuiltinResource | None = None
 
@@ -71,6 +73,16 @@ class ResourceType:
     def list_kind(self) -> str:
         names = self.crd["spec"]["names"] if self.crd is not None else {}
         return names.get("listKind") or f"{self.kind}List"
+
+    @property
+    def deprecation(self) -> str:
+        """What a client of a deprecated version is warned with; empty for the others."""
+        if self.crd is None:
+            return ""
+        one = next(one for one in self.crd["spec"]["versions"] if one["name"] == self.version)
+        if not one.get("deprecated"):
+            return ""
+        return one.get("deprecationWarning") or _deprecation_warning(self)
 
     @property
     def storage_version(self) -> str:
@@ -100,9 +112,13 @@ class ResourceType:
 
 @dataclass
 class Registry:
-    """All served resources by (group, version, plural)."""
+    """All served resources by (group, version, plural).
+
+    kept  of each custom resource the version in which it is stored, also where that is not served
+    """
 
     resources: dict[tuple[str, str, str], ResourceType] = field(default_factory=dict)
+    kept: dict[str, ResourceType] = field(default_factory=dict)
     generation: int = 0  # moves with every change, so that discovery can be cached
 
     @classmethod
@@ -123,24 +139,31 @@ class Registry:
 
     def of_table(self, table: str) -> ResourceType:
         """The storage version of a table's resource."""
+        if table in self.kept:
+            return self.kept[table]
         candidates = [r for r in self.resources.values() if r.table == table]
         return next((r for r in candidates if (r.group, r.version) == r.storage), candidates[0])
 
     def tables(self, *, namespaced: bool) -> list[str]:
         """Tables that hold objects of namespaced (or cluster-scoped) resources."""
-        found = {r.table for r in self.resources.values() if r.namespaced is namespaced and not r.is_question}
-        return sorted(found)
+        every = (*self.resources.values(), *self.kept.values())
+        return sorted({r.table for r in every if r.namespaced is namespaced and not r.is_question})
 
     def serve_crd(self, crd: Obj) -> None:
         """Serve what an established definition describes, instead of what it described before."""
         self.drop_crd(crd)
+        versions = {version["name"]: version for version in crd["spec"]["versions"]}
         for resource in custom_types(crd):
-            self.resources[resource.group, resource.version, resource.plural] = resource
+            if versions[resource.version].get("served"):
+                self.resources[resource.group, resource.version, resource.plural] = resource
+            if versions[resource.version].get("storage"):
+                self.kept[resource.table] = resource
         self.generation += 1
 
     def drop_crd(self, crd: Obj) -> None:
         table = crd["metadata"]["name"]
         self.resources = {k: r for k, r in self.resources.items() if r.table != table or r.crd is None}
+        self.kept.pop(table, None)
         self.generation += 1
 
     def groups(self) -> dict[str, list[str]]:
@@ -170,6 +193,23 @@ def version_rank(version: str) -> tuple[int, int, int, str]:
     return (stage, -int(number), -int(minor) if minor.isdigit() else 0, version)
 
 
+def _deprecation_warning(resource: ResourceType) -> str:
+    """
+    Source: kubernetes, apiextensions-apiserver pkg/apiserver/customresource_handler.go.
+    """
+    assert resource.crd is not None
+    kind, own = resource.crd["spec"]["names"]["kind"], version_rank(resource.version)
+    others = [
+        one["name"]
+        for one in resource.crd["spec"]["versions"]
+        if one.get("served") and not one.get("deprecated") and version_rank(one["name"]) < own
+    ]
+    text = f"{resource.api_version} {kind} is deprecated"
+    if not others:
+        return text
+    return f"{text}; use {resource.group}/{min(others, key=version_rank)} {kind}"
+
+
 def builtin_types() -> Iterable[ResourceType]:
     for builtin in schemas.BUILTINS:
         name = qualified(builtin.plural, builtin.group)
@@ -192,13 +232,12 @@ def builtin_types() -> Iterable[ResourceType]:
 
 
 def custom_types(crd: Obj) -> Iterable[ResourceType]:
-    """The served versions of a custom resource definition."""
+    """Every version of a custom resource definition, under the names that it got."""
     spec = crd["spec"]
-    names = spec["names"]
+    names = crd["status"]["acceptedNames"]
     storage = next(v["name"] for v in spec["versions"] if v.get("storage"))
+    versions = {version["name"]: CustomSchema(version) for version in spec["versions"]}
     for version in spec["versions"]:
-        if not version.get("served"):
-            continue
         fields = [f["jsonPath"].lstrip(".") for f in version.get("selectableFields") or []]
         yield ResourceType(
             group=spec["group"],
@@ -213,6 +252,7 @@ def custom_types(crd: Obj) -> Iterable[ResourceType]:
             table=crd["metadata"]["name"],
             storage=(spec["group"], storage),
             crd=crd,
-            custom=CustomSchema(version),
+            custom=versions[version["name"]],
+            versions=versions,
             selectable=selectable_fields("", frozenset(fields)),
         )

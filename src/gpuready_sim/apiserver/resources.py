@@ -77,12 +77,13 @@ class Resources:
         raises  Failure
         """
         verb = self._verbs.get(request.verb)
-        if verb is None or (request.method == "POST" and target.name):
+        custom = resource.custom is not None
+        if verb is None or (request.method == "POST" and target.name and not custom):
             raise method_not_allowed()
         if request.verb == "deletecollection" and request.verb not in resource.verbs:
             raise method_not_allowed()
         if request.method in ("PUT", "PATCH") and not target.name:
-            raise method_not_allowed()
+            raise bad_request("name must be provided") if custom else method_not_allowed()
         if resource.namespaced and not target.namespace and request.verb not in ("list", "watch"):
             raise method_not_allowed()
         return verb(request, target, resource)
@@ -176,7 +177,8 @@ class Resources:
         written = self.writes.delete(resource, (target.namespace, target.name), options)
         if written.removed and resource.qualified not in _SHOWN_WHEN_DELETED:
             return _reply(200, encode(_success(resource, written.entry)), Form(form.media))
-        waits = not written.removed and options.propagation == "Foreground"
+        # Of custom resources nobody says that something is yet to come.
+        waits = not written.removed and options.propagation == "Foreground" and resource.custom is None
         return self.show(request, resource, written.entry, form=form, code=202 if waits else 200)
 
     def delete_collection(self, request: Request, target: Target, resource: ResourceType) -> Reply:
@@ -200,7 +202,6 @@ class Resources:
     def _written(
         self, request: Request, resource: ResourceType, written: Written, options: WriteOptions, form: Form
     ) -> Reply:
-        request.warnings.extend(options.warnings)
         code = 201 if written.created else 200
         return self.show(request, resource, written.entry, form=form, code=code)
 
@@ -257,6 +258,7 @@ def write_options(request: Request) -> WriteOptions:
         validation=validation,
         user=request.user,
         repeated=repeated,
+        warnings=request.warnings,
     )
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from gpuready_sim.apiserver import cel
 from gpuready_sim.apiserver.cel import CelError
-from gpuready_sim.apiserver.field_errors import OMITTED, FieldError, InOrder, TypeName, not_supported
-from gpuready_sim.apiserver.fields import element_key
-from gpuready_sim.apiserver.schema import INT_OR_STRING, MAP, UNTYPED, Node, Schema
+from gpuready_sim.apiserver.field_errors import NOWHERE, OMITTED, FieldError, TypeName
+from gpuready_sim.apiserver.schema import INT_OR_STRING, Schema
+from gpuready_sim.apiserver.values import ABSENT, correlated, is_same, predecessor
 
 REASONS = {
     "FieldValueInvalid": "Invalid",
@@ -32,7 +32,6 @@ ALWAYS_THERE = {
 }
 # What rules at the root of an object may read although the CRD does not specify it.
 
-ABSENT: Any = object()
 PREVIOUS = "__previous"
 
 
@@ -66,16 +65,30 @@ class Rule:
 class RuleSet:
     """The rules of a schema, found once; parts without rules cost nothing."""
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, *, root: bool = True) -> None:
+        """
+        root  it is the schema of a whole object, whose head rules may read
+        """
         node = schema.node
-        self._schema = schema = Schema(node | {"properties": node.get("properties", {}) | ALWAYS_THERE})
+        if root:
+            schema = Schema(node | {"properties": node.get("properties", {}) | ALWAYS_THERE})
+        self._schema = schema
         self._below: dict[int, bool] = {}
         self.has_rules = self._has_rules(schema)
 
-    def validate(self, obj: Any, old: Any = None) -> list[FieldError]:
+    def validate(self, obj: Any, old: Any = None, warnings: list[str] | None = None) -> list[FieldError]:
+        """
+        warnings  collects what is not refused, since it was wrong before
+        """
         if not self.has_rules:
             return []
-        return list(self._walk(obj, ABSENT if old is None else old, self._schema, ""))
+        found: list[FieldError] = []
+        for error, excused in self._walk(obj, ABSENT if old is None else old, self._schema, "", False):
+            if not excused:
+                found.append(error)
+            elif warnings is not None:
+                warnings.append(error.message())
+        return found
 
     def _has_rules(self, schema: Schema) -> bool:
         found = self._below.get(id(schema))
@@ -85,30 +98,32 @@ class RuleSet:
             found = self._below[id(schema)] = bool(schema.node.get("x-kubernetes-validations")) or any(below)
         return found
 
-    def _walk(self, value: Any, old: Any, schema: Schema, path: str) -> Iterator[FieldError]:
+    def _walk(
+        self, value: Any, old: Any, schema: Schema, path: str, same: bool
+    ) -> Iterator[tuple[FieldError, bool]]:
+        """(what is wrong, whether it is excused)
+
+        same  the nearest value above that can be found in the old object is there as it is
+        """
         if value is None or not self._has_rules(schema):
             return
+        same = is_same(value, old) if old is not ABSENT else same
         for raw in schema.node.get("x-kubernetes-validations", ()):
-            yield from _verdict(Rule.of(raw), value, old, schema, path)
+            rule = Rule.of(raw)
+            for error in _verdict(rule, value, old, schema, path):
+                yield error, same and not rule.is_transition
         if isinstance(value, dict):
             before = old if isinstance(old, dict) else {}
             for name, child in value.items():
                 field = schema.properties.get(name) or schema.additional
                 if field is not None:
                     at = f"{path}.{name}" if path else name
-                    yield from self._walk(child, before.get(name, ABSENT), field, at)
+                    yield from self._walk(child, before.get(name, ABSENT), field, at, same)
         elif isinstance(value, list) and schema.items is not None:
-            before = _correlated(old, schema)
+            before = correlated(old, schema)
             for i, item in enumerate(value):
-                previous = before.get(element_key(item, schema), ABSENT) if before else ABSENT
-                yield from self._walk(item, previous, schema.items, f"{path}[{i}]")
-
-
-def _correlated(old: Any, schema: Schema) -> dict[str, Any]:
-    """Old elements by their key; elements of other lists have no known predecessor."""
-    if schema.relation != MAP or not isinstance(old, list):
-        return {}
-    return {element_key(item, schema): item for item in old}
+                previous = predecessor(item, schema, before)
+                yield from self._walk(item, previous, schema.items, f"{path}[{i}]", same)
 
 
 def _verdict(rule: Rule, value: Any, old: Any, schema: Schema, path: str) -> Iterator[FieldError]:
@@ -130,7 +145,9 @@ def _verdict(rule: Rule, value: Any, old: Any, schema: Schema, path: str) -> Ite
     if holds is not True:
         at = _below(path, rule.field_path)
         shown = OMITTED if isinstance(value, (dict, list)) else value
-        yield FieldError(at, rule.reason, shown, _message(rule, values))
+        # Of duplicates nothing is said but what is there twice.
+        detail = "" if rule.reason == "Duplicate" else _message(rule, values)
+        yield FieldError(at, rule.reason, shown, detail)
 
 
 def _with_optional_old(expression: str, values: dict[str, Any]) -> str:
@@ -154,87 +171,10 @@ def _message(rule: Rule, values: Mapping[str, Any]) -> str:
 
 
 def _below(path: str, field_path: str) -> str:
-    if not field_path:
-        return path
-    return f"{path}{field_path}" if path or field_path.startswith("[") else field_path.removeprefix(".")
+    """The place that a rule points at, with the keys of maps as the server has them: .[key]"""
+    told = re.sub(r"\['([^']*)'\]", r"[\1]", field_path).removeprefix(".")
+    return ".".join(part for part in (path, told) if part) or NOWHERE
 
 
 def _kind(schema: Schema) -> TypeName:
     return TypeName("" if schema.type == INT_OR_STRING else schema.type or "object")
-
-
-# --- rules in CRDs ---
-
-
-def rule_errors(node: Node, path: str) -> Iterator[FieldError]:
-    """What is wrong with the rules of one schema node themselves."""
-    for i, raw in enumerate(node.get("x-kubernetes-validations") or []):
-        yield from _rule_errors(raw, node, f"{path}.x-kubernetes-validations[{i}]")
-
-
-def _rule_errors(raw: Mapping[str, Any], node: Node, path: str) -> Iterator[FieldError]:
-    rule, kind = Rule.of(raw), node.get("type", "")
-    if not rule.expression.strip():
-        yield FieldError(f"{path}.rule", "Required", detail="rule is not specified")
-        return
-    form, shown = str(node.get("format") or ""), _as_go_has_it(raw)
-    problem = cel.check(rule.expression, "" if rule.optional_old else kind, form, old=rule.is_transition)
-    problem = problem or _undefined_field(rule.expression, Schema(node))
-    if problem:
-        yield FieldError(f"{path}.rule", "Invalid", shown, problem)
-    if rule.message_expression:
-        problem = cel.check(rule.message_expression, kind, form, old=True, gives="STRING")
-        if problem:
-            yield FieldError(f"{path}.messageExpression", "Invalid", shown, problem)
-    if "\n" in rule.message.strip():
-        yield FieldError(f"{path}.message", "Invalid", rule.message, "must not contain line breaks")
-    if raw.get("reason") and raw["reason"] not in REASONS:
-        yield not_supported(f"{path}.reason", raw["reason"], sorted(REASONS))
-    if rule.field_path and not _leads_somewhere(rule.field_path, node):
-        yield FieldError(f"{path}.fieldPath", "Invalid", rule.field_path, "must be a valid path")
-
-
-_GO_FIELDS = ("rule", "message", "messageExpression", "reason", "fieldPath", "optionalOldSelf")
-_GO_POINTERS = ("reason", "optionalOldSelf")
-
-
-def _as_go_has_it(raw: Mapping[str, Any]) -> InOrder:
-    """The whole rule, as the server shows one that it does not take."""
-    return InOrder(
-        {
-            name[0].upper() + name[1:]: raw.get(name, None if name in _GO_POINTERS else "")
-            for name in _GO_FIELDS
-        }
-    )
-
-
-SELF_PATH = re.compile(r"(?<![\w.])self((?:\.\??[A-Za-z_]\w*(?!\w|\s*\())+)")
-LITERAL = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\"""")
-
-
-def _undefined_field(expression: str, root: Schema) -> str:
-    """A field after `self` that the schema does not have; the library itself checks scalars only."""
-    bare = LITERAL.sub(lambda match: " " * len(match.group()), expression)
-    for match in SELF_PATH.finditer(bare):
-        schema, at = root, match.start(1)
-        for step in re.findall(r"\.\??\w+", match.group(1)):
-            if not schema.properties or schema.preserve_unknown:
-                break
-            name = step.lstrip(".?")
-            fields = {cel.escaped(one): field for one, field in schema.properties.items()}
-            if name not in fields and not (schema is root and name in ALWAYS_THERE):
-                told = f"ERROR: <input>:1:{at + 1}: undefined field '{name}'"
-                return f"compilation failed: {cel.pointed_out(told, expression)}"
-            schema, at = fields.get(name, UNTYPED), at + len(step)
-    return ""
-
-
-def _leads_somewhere(path: str, node: Node) -> bool:
-    """Whether a fieldPath (.a.b or ['a'].b) names a field below the schema node."""
-    schema = Schema(node)
-    for plain, quoted in re.findall(r"\.([^.\[]+)|\['([^']+)'\]", path):
-        field = schema.properties.get(plain or quoted) or schema.additional
-        if field is None:
-            return False
-        schema = field
-    return path.startswith((".", "["))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from gpuready_sim.apiserver import metadata, patches
+from gpuready_sim.apiserver import go_json, metadata, patches, views
 from gpuready_sim.apiserver.failures import (
     Obj,
     conflict,
@@ -72,8 +72,8 @@ class Scales:
         elif request.method in ("GET", "HEAD"):
             entry = self._read(target, resource)
         else:
-            raise method_not_allowed()
-        scale = _scale_of(entry.obj, resource)
+            raise method_not_allowed(request.verb if resource.custom is not None else "", resource.qualified)
+        scale = _scale_of(views.shown(entry, resource), resource)
         shown = Entry(entry.key, entry.rv, encode(scale), scale)
         return self._resources.show(request, SCALE, shown, form=form)
 
@@ -93,7 +93,7 @@ class Scales:
             return writes.apply(resource, key, applied, options, force=force, subresource="scale").entry
 
         def edit(live: Obj) -> Obj:
-            before = _scale_of(live, resource)
+            before = _scale_of(live, resource, lenient=True)
             if request.method == "PUT":
                 after = body_of(request)
             else:
@@ -107,13 +107,14 @@ class Scales:
         return writes.update(resource, key, edit, options, "scale").entry
 
 
-def _scale_of(obj: Obj, resource: ResourceType) -> Obj:
+def _scale_of(obj: Obj, resource: ResourceType, *, lenient: bool = False) -> Obj:
     """
+    lenient  a number that is not there is none: for a write that is about to give one
     raises  Failure 500 when a custom object has no such number
     """
     paths, meta = Paths.of(resource), obj["metadata"]
     wanted = _at(obj, paths.wanted)
-    if wanted is None and resource.custom is not None:
+    if wanted is None and resource.custom is not None and not lenient:
         path = "." + ".".join(paths.wanted)
         raise internal_error(f'the spec replicas field "{path}" does not exist')
     shown = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
@@ -141,6 +142,17 @@ def _checked(after: Obj, before: Obj, resource: ResourceType) -> int:
         if meta.get(key) and meta[key] != live[key]:
             raise conflict(resource.plural, resource.group, live["name"])
     replicas: int = (after.get("spec") or {}).get("replicas") or 0
+    if not isinstance(replicas, int) or isinstance(replicas, bool):
+        why = (
+            f"json: cannot unmarshal {go_json.kind_of(replicas)} into Go struct field ScaleSpec.spec.replicas"
+        )
+        raise invalid(
+            "", "", "", [FieldError("patch", "Invalid", encode(after).decode(), f"{why} of type int32")]
+        )
+    if replicas < 0 and resource.custom is not None:
+        path = "." + ".".join(Paths.of(resource).wanted)
+        error = FieldError(path, "Invalid", replicas, "should be a non-negative integer")
+        raise invalid(resource.kind, resource.group, live["name"], [error])
     if replicas < 0:
         error = FieldError("spec.replicas", "Invalid", replicas, "must be greater than or equal to 0")
         raise invalid("Scale", "autoscaling", live["name"], [error])

@@ -29,6 +29,7 @@ __all__ = [
     "openapi_v3_of_crd",
     "prune_builtin",
     "schema_of",
+    "schema_of_metadata",
     "validate_builtin",
     "validate_builtin_update",
 ]
@@ -94,6 +95,10 @@ def metadata_misfit(value: Any, kind: str, *, custom: bool) -> str:
     if custom and isinstance(own, dict):
         return validation.first_misread(own, _metadata(), "")
     return validation.first_misread(own, _metadata(), "metadata", holder=kind)
+
+
+def schema_of_metadata() -> Schema:
+    return _metadata()
 
 
 @cache

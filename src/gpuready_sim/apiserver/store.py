@@ -34,9 +34,13 @@ decode = msgspec.json.Decoder().decode
 
 
 class Entry:
-    """One version of one object. Its bytes are made once; `views` caches other forms of it."""
+    """One version of one object. Its bytes are made once.
 
-    __slots__ = ("_obj", "key", "raw", "rv", "views")
+    views   other forms of it, as bytes
+    shown   how it looks in each version of its resource, with the schema by which it was made
+    """
+
+    __slots__ = ("_obj", "key", "raw", "rv", "shown", "views")
 
     def __init__(self, key: Key, rv: int, raw: bytes, obj: Obj | None = None) -> None:
         self.key = key
@@ -44,6 +48,7 @@ class Entry:
         self.raw = raw
         self._obj = obj
         self.views: dict[Any, bytes] = {}
+        self.shown: dict[str, tuple[object, Obj]] = {}
 
     @property
     def obj(self) -> Obj:
@@ -60,6 +65,7 @@ class Entry:
         """Keep the bytes alone: what a superseded version is worth."""
         self._obj = None
         self.views = {}
+        self.shown = {}
 
 
 class Change:

@@ -10,19 +10,18 @@ kube-openapi pkg/validation.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gpuready_sim.apiserver import go_json, schemas
-from gpuready_sim.apiserver.crd_rules import validate_crd, validate_crd_update
+from gpuready_sim.apiserver import embedded_objects, go_json, schemas
 from gpuready_sim.apiserver.field_errors import NOWHERE, FieldError, TypeName
 from gpuready_sim.apiserver.names import validate_metadata
 from gpuready_sim.apiserver.rules import RuleSet
 from gpuready_sim.apiserver.schema import UNTYPED, Node, Schema
-from gpuready_sim.apiserver.values import validate_value
+from gpuready_sim.apiserver.values import ABSENT, below, repeated_elements, validate_value
 
-__all__ = ["CustomSchema", "validate_crd", "validate_crd_update"]
+__all__ = ["CustomSchema"]
 
 Object = dict[str, Any]
 
@@ -46,6 +45,7 @@ class CustomSchema:
         properties = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}} | node.get(
             "properties", {}
         )
+        properties = {name: _with_heads(child) for name, child in properties.items()}
         whole = node | {"properties": properties | {"metadata": METADATA}}
         self.schema = Schema(whole, schemas.definitions())
         self._rules = RuleSet(self._own)
@@ -53,13 +53,17 @@ class CustomSchema:
 
     def prune(self, obj: Object) -> Object:
         """The object without fields that the schema does not specify."""
-        return _pruned_root(obj, self._own, [])
+        return _pruned_root(obj, self._own, _Dropped())
+
+    def misfit(self, obj: Object) -> str:
+        """What cannot even be read; empty when there is nothing."""
+        return embedded_objects.misfit(obj, self._own)
 
     def unknown_fields(self, obj: Object) -> list[str]:
         """Paths of what `prune` would drop, for warnings and fieldValidation=Strict."""
-        found: list[str] = []
+        found = _Dropped()
         _pruned_root(obj, self._own, found)
-        return found
+        return found.own + sorted(found.fields) + sorted(found.heads)
 
     def default(self, obj: Object, *, keep_nulls: bool = False) -> Object:
         """The object with the schema's defaults filled in, and without nulls where null is not allowed.
@@ -80,40 +84,57 @@ class CustomSchema:
         return not any(one.type == "TypeInvalid" and one.value != TypeName("null") for one in errors)
 
     def validate(
-        self, obj: Object, old: Object | None = None, *, status_only: bool = False
+        self,
+        obj: Object,
+        old: Object | None = None,
+        *,
+        status_only: bool = False,
+        warnings: list[str] | None = None,
     ) -> list[FieldError]:
         """Everything wrong with the object; rules (CEL) are tried only when its values are sound.
 
-        old          the stored object, for rules about transitions
-        status_only  it comes through the status subresource: sentences name fields from the status on
+        old          the stored object: what was wrong before may stay, and rules may be about transitions
+        status_only  it comes through the status subresource, so the status alone is looked at
+        warnings     collects what rules say of values that were wrong before
         """
-        errors = validate_metadata(obj)
-        for name, child in self._own.properties.items():
-            if name not in KEPT and name in obj:
-                validate_value(obj[name], child, name, errors)
-        errors += [FieldError(name, "Required") for name in self._own.required if name not in obj]
-        errors += scale_errors(obj, self._scale)
+        errors = validate_metadata(obj, core=False)
         if status_only:
-            errors = [_within_status(error) for error in errors]
+            errors += self._status_errors(obj, old)
+        else:
+            validate_value(obj, self._own, "", errors, ABSENT if old is None else old)
+        errors += scale_errors(obj, self._scale, status_only=status_only)
+        errors += embedded_objects.problems(obj, self._own, "")
+        if old is None or not any(repeated_elements(old, self._own, "")):
+            errors += repeated_elements(obj, self._own, "")
         if self._rules.has_rules and any(one.type in _KEEPS_FROM_RULES for one in errors):
-            errors.append(FieldError(NOWHERE, "Invalid", None, _UNCHECKED))
-        return errors or self._rules.validate(obj, old)
+            return [*errors, FieldError(NOWHERE, "Invalid", None, _UNCHECKED)]
+        return errors + self._rules.validate(obj, old, warnings)
+
+    def _status_errors(self, obj: Object, old: Object | None) -> Iterator[FieldError]:
+        schema = self._own.properties.get("status")
+        if schema is None or "status" not in obj:
+            return
+        found: list[FieldError] = []
+        validate_value(obj["status"], schema, "", found, (old or {}).get("status", ABSENT))
+        for error in found:
+            at = error.path if error.path == NOWHERE else below("status", error.path)
+            yield replace(error, path=at.rstrip(".") if at != NOWHERE else "status")
 
 
-_KEEPS_FROM_RULES = ("Required", "TooLong", "TooMany", "TypeInvalid")
+_KEEPS_FROM_RULES = ("Required", "NotSupported", "TooLong", "TooMany", "TypeInvalid")
 _UNCHECKED = (
     "some validation rules were not checked because the object was invalid; correct the existing errors to "
     "complete validation"
 )
 
 
-def scale_errors(obj: Object, scale: Mapping[str, Any]) -> list[FieldError]:
+def scale_errors(obj: Object, scale: Mapping[str, Any], *, status_only: bool = False) -> list[FieldError]:
     """What a definition's scale finds at its paths and cannot use.
 
     Source: kubernetes, apiextensions-apiserver pkg/registry/customresource/validator.go, ValidateScaleSpec.
     """
     errors = []
-    for key in ("specReplicasPath", "statusReplicasPath"):
+    for key in ("statusReplicasPath",) if status_only else ("specReplicasPath", "statusReplicasPath"):
         if path := scale.get(key, ""):
             value: Any = obj
             for step in path.removeprefix(".").split("."):
@@ -131,20 +152,39 @@ def scale_errors(obj: Object, scale: Mapping[str, Any]) -> list[FieldError]:
     return errors
 
 
-def _within_status(error: FieldError) -> FieldError:
-    path = error.path.removeprefix("status.")
-    if not error.detail.startswith(f"{error.path} in body"):
-        return error
-    return replace(error, detail=path + error.detail.removeprefix(error.path))
+def _with_heads(node: Node) -> Node:
+    """A schema with that of metadata in every object within the object."""
+    made = dict(node)
+    if "properties" in node:
+        made["properties"] = {name: _with_heads(child) for name, child in node["properties"].items()}
+    for keyword in ("items", "additionalProperties"):
+        if isinstance(node.get(keyword), dict):
+            made[keyword] = _with_heads(node[keyword])
+    if node.get("x-kubernetes-embedded-resource"):
+        text = {"type": "string"}
+        head = {"apiVersion": text, "kind": text, "metadata": METADATA}
+        made["properties"] = made.get("properties", {}) | head
+    return made
 
 
-def _pruned_root(obj: Object, schema: Schema, dropped: list[str]) -> Object:
+@dataclass
+class _Dropped:
+    """Paths of what pruning has taken away: metadata, fields, and those in the heads of embedded objects."""
+
+    own: list[str] = field(default_factory=list)
+    fields: list[str] = field(default_factory=list)
+    heads: list[str] = field(default_factory=list)
+
+
+def _pruned_root(obj: Object, schema: Schema, dropped: _Dropped) -> Object:
     rest = {key: value for key, value in obj.items() if key not in KEPT}
     pruned = _pruned(rest, schema, "", dropped)
+    if "metadata" in obj:
+        obj = obj | {"metadata": embedded_objects.known_root_metadata(obj["metadata"], dropped.own)}
     return {key: obj[key] if key in KEPT else pruned[key] for key in obj if key in KEPT or key in pruned}
 
 
-def _pruned(value: Any, schema: Schema, path: str, dropped: list[str]) -> Any:
+def _pruned(value: Any, schema: Schema, path: str, dropped: _Dropped) -> Any:
     if isinstance(value, dict):
         return _pruned_map(value, schema, path, dropped)
     if isinstance(value, list) and schema.items is not None:
@@ -153,13 +193,15 @@ def _pruned(value: Any, schema: Schema, path: str, dropped: list[str]) -> Any:
     return value
 
 
-def _pruned_map(value: Object, schema: Schema, path: str, dropped: list[str]) -> Object:
+def _pruned_map(value: Object, schema: Schema, path: str, dropped: _Dropped) -> Object:
     embedded = bool(schema.node.get("x-kubernetes-embedded-resource"))
     out = {}
     for name, child in value.items():
         at = f"{path}.{name}" if path else name
         field = schema.properties.get(name) or schema.additional
-        if embedded and name in KEPT and name not in schema.properties:
+        if embedded and name == "metadata":
+            out[name] = embedded_objects.known_metadata(child, at, dropped.heads)
+        elif embedded and name in KEPT and name not in schema.properties:
             out[name] = child
         elif field is not None:
             out[name] = _pruned(child, field, at, dropped)
@@ -168,7 +210,7 @@ def _pruned_map(value: Object, schema: Schema, path: str, dropped: list[str]) ->
         elif schema.node.get("additionalProperties") is True:
             out[name] = _pruned(child, Schema({}), at, dropped)  # any value, of which nothing is known
         else:
-            dropped.append(at)
+            dropped.fields.append(at)
     return out
 
 

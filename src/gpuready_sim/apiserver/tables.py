@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import datetime
+from itertools import takewhile
 from typing import Any, Protocol
 
 from gpuready_sim.apiserver import ages, cluster_rows, core_rows, jsonpath, workload_rows
@@ -80,7 +81,9 @@ AGE_COLUMN = {
 def _printer_columns(resource: Kind, crd: Object) -> list[dict[str, Any]]:
     for version in crd["spec"].get("versions", ()):
         if version.get("name") == resource.version:
-            return version.get("additionalPrinterColumns") or [AGE_COLUMN]
+            columns = version.get("additionalPrinterColumns") or [AGE_COLUMN]
+            # Where one cannot be read, those after it are not shown either.
+            return list(takewhile(lambda one: jsonpath.is_readable(one.get("jsonPath", "")), columns))
     return [AGE_COLUMN]
 
 

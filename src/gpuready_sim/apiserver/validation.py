@@ -26,6 +26,10 @@ NULL_ELEMENT: Final = "NullElement"
 TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 
 
+# Whose metadata is checked by what all servers share, not by what Kubernetes' own kinds have.
+GENERIC_KINDS: Final = ("CustomResourceDefinition",)
+
+
 def validate(obj: Object, schema: Schema | None, *, strict: bool) -> list[FieldError]:
     """Everything wrong with an object; decoding errors hide the rest, as they do in the real server."""
     errors: list[FieldError] = []
@@ -33,7 +37,8 @@ def validate(obj: Object, schema: Schema | None, *, strict: bool) -> list[FieldE
         _walk(obj, schema, "", "", errors, strict)
     if any(error.type in ("Decode", NULL_ELEMENT) for error in errors):
         return [error for error in errors if error.type != NULL_ELEMENT]
-    return errors + names.validate_metadata(obj) + kind_rules.validate(obj)
+    core = obj.get("kind") not in GENERIC_KINDS
+    return errors + names.validate_metadata(obj, core=core) + kind_rules.validate(obj)
 
 
 def validate_update(new: Object, old: Object) -> list[FieldError]:
@@ -171,7 +176,7 @@ def _walk_object(
             for name, child in value.items():
                 found: list[FieldError] = []
                 _walk(child, schema.additional, path, holder, found, strict)  # Go names the map, not the key
-                errors += [replace(error, path=f"{path}.{name}") for error in found]
+                errors += [replace(e, path=f"{path}.{name}{e.path.removeprefix(path)}") for e in found]
         return
     holder = schema.ref.rpartition(".")[2]
     for name, child in value.items():

@@ -14,42 +14,55 @@ from typing import Any, Final
 
 from gpuready_sim.apiserver import formats_of_values
 from gpuready_sim.apiserver.field_errors import NOWHERE, FieldError, TypeName, not_supported, shown
+from gpuready_sim.apiserver.fields import SchemaMismatch, element_key
 from gpuready_sim.apiserver.schema import ANY, INT_OR_STRING, MAP, SET, Node, Schema
 
 NUMBERS: Final = (int, float)
+GREATEST_FLOAT: Final = 3.4028234663852886e38  # of 32 bits
+GREATEST_WHOLE: Final = 2**53 - 1  # of those in a float that are told apart
+ABSENT: Final[Any] = object()
 
 
-def validate_value(value: Any, schema: Schema, path: str, errors: list[FieldError]) -> None:
-    """Append everything wrong with the value at `path` and below it."""
+def validate_value(
+    value: Any, schema: Schema, path: str, errors: list[FieldError], old: Any = ABSENT
+) -> None:
+    """Append everything wrong with the value at `path` and below it; what was there before may stay wrong.
+
+    old  the value that it replaces, ABSENT for none
+
+    Source: kubernetes, apiextensions-apiserver pkg/apiserver/validation/ratcheting.go.
+    """
+    found: list[FieldError] = []
+    _validate(value, schema, path, found, old)
+    if found and not (old is not ABSENT and is_same(value, old)):
+        errors += found
+
+
+def is_same(value: Any, old: Any) -> bool:
+    return bool(value == old) and str(value) == str(old)  # to Python, False is 0
+
+
+def _validate(value: Any, schema: Schema, path: str, errors: list[FieldError], old: Any) -> None:
     if value is None:
         if not schema.nullable and schema.type:
             errors += _mismatches(value, schema, path)
         return
     if not _fits(value, schema.type):
         errors += _mismatches(value, schema, path)
-    else:
-        errors += _junctors(value, schema, path)
+    errors += _junctors(value, schema, path)
     if isinstance(value, str) and schema.type in ("string", INT_OR_STRING, ANY):
         errors += _string(value, schema.node, path)
     elif isinstance(value, NUMBERS) and not isinstance(value, bool):
         errors += _number(value, schema, path)
     elif isinstance(value, list) and schema.type in ("array", ANY):
-        _array(value, schema, path, errors)
+        _array(value, schema, path, errors, old)
     if "enum" in schema.node and value not in schema.node["enum"]:
         errors.append(_outside_enum(value, schema, path))
     if isinstance(value, dict) and schema.type in ("object", ANY):
-        _object(value, schema, path, errors)
+        _object(value, schema, path, errors, old)
 
 
-def _object(value: dict[str, Any], schema: Schema, path: str, errors: list[FieldError]) -> None:
-    for name in schema.required:
-        if name not in value:
-            errors.append(FieldError(f"{path}.{name}", "Required"))
-    properties, additional = schema.properties, schema.additional
-    for name, child in value.items():
-        field = properties.get(name) or additional
-        if field is not None:
-            validate_value(child, field, f"{path}.{name}" if name in properties else _key(path, name), errors)
+def _object(value: dict[str, Any], schema: Schema, path: str, errors: list[FieldError], old: Any) -> None:
     most, least = schema.node.get("maxProperties"), schema.node.get("minProperties")
     if most is not None and len(value) > most:
         errors.append(FieldError(path, "TooMany", len(value), _at_most(most)))
@@ -57,25 +70,47 @@ def _object(value: dict[str, Any], schema: Schema, path: str, errors: list[Field
         errors.append(
             FieldError(path, "Invalid", len(value), f"{path} in body should have at least {least} properties")
         )
-    if schema.node.get("x-kubernetes-embedded-resource"):
-        errors += _embedded(value, path)
+    for name in schema.required:
+        if name not in value:
+            errors.append(FieldError(below(path, name), "Required"))
+    properties, additional = schema.properties, schema.additional
+    before = old if isinstance(old, dict) else {}
+    for name, child in value.items():
+        field = properties.get(name) or additional
+        if field is not None:
+            validate_value(child, field, below(path, name), errors, before.get(name, ABSENT))
 
 
-def _key(path: str, name: str) -> str:
-    return f"{path}.{name}"
+def below(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
 
 
-def _embedded(value: dict[str, Any], path: str) -> Iterator[FieldError]:
-    for name in ("apiVersion", "kind"):
-        if not value.get(name):
-            yield FieldError(f"{path}.{name}", "Required")
+def correlated(old: Any, schema: Schema) -> dict[str, Any]:
+    """Old elements by their key; elements of other lists have no known predecessor."""
+    if schema.relation != MAP or not isinstance(old, list):
+        return {}
+    try:
+        return {element_key(item, schema): item for item in old}
+    except SchemaMismatch:
+        return {}
 
 
-def _array(value: list[Any], schema: Schema, path: str, errors: list[FieldError]) -> None:
+def predecessor(item: Any, schema: Schema, before: dict[str, Any]) -> Any:
+    """
+    before  see `correlated`
+    """
+    try:
+        return before.get(element_key(item, schema), ABSENT) if before else ABSENT
+    except SchemaMismatch:
+        return ABSENT
+
+
+def _array(value: list[Any], schema: Schema, path: str, errors: list[FieldError], old: Any) -> None:
     element = schema.items
     if element is not None:
+        before = correlated(old, schema)
         for i, item in enumerate(value):
-            validate_value(item, element, f"{path}[{i}]", errors)
+            validate_value(item, element, f"{path}[{i}]", errors, predecessor(item, schema, before))
     most, least = schema.node.get("maxItems"), schema.node.get("minItems")
     if most is not None and len(value) > most:
         errors.append(FieldError(path, "TooMany", len(value), _at_most(most)))
@@ -83,11 +118,28 @@ def _array(value: list[Any], schema: Schema, path: str, errors: list[FieldError]
         errors.append(
             FieldError(path, "Invalid", len(value), f"{path} in body should have at least {least} items")
         )
-    if schema.relation == SET or schema.node.get("uniqueItems"):
-        errors += _duplicates(value, path)
-    elif schema.relation == MAP:
-        errors += _strays(value, path)
-        errors += _duplicates(_identities(value, schema), path)
+
+
+def repeated_elements(value: Any, schema: Schema, path: str) -> Iterator[FieldError]:
+    """What sets and list maps hold twice, or cannot hold, at `path` and below it.
+
+    Source: kubernetes, apiextensions-apiserver pkg/apiserver/schema/listtype/validation.go.
+    """
+    if isinstance(value, dict):
+        for name, child in value.items():
+            field = schema.properties.get(name) or schema.additional
+            if field is not None and isinstance(child, (dict, list)):
+                at = below(path, name) if name in schema.properties else f"{path}[{name}]"
+                yield from repeated_elements(child, field, at)
+    elif isinstance(value, list):
+        if schema.relation == SET:
+            yield from _duplicates(value, path)
+        elif schema.relation == MAP:
+            stray = next(_strays(value, path), None)
+            yield from [stray] if stray else _duplicates(_identities(value, schema), path)
+        if schema.items is not None:
+            for i, item in enumerate(value):
+                yield from repeated_elements(item, schema.items, f"{path}[{i}]")
 
 
 def _duplicates(items: list[Any], path: str) -> Iterator[FieldError]:
@@ -109,26 +161,34 @@ def _strays(items: list[Any], path: str) -> Iterator[FieldError]:
 
 def _identities(items: list[Any], schema: Schema) -> list[dict[str, Any]]:
     """What tells the elements of a list map apart."""
-    found = [item if isinstance(item, dict) else {} for item in items]
     keys, defaults = schema.list_map_keys, schema.key_defaults
     return [
         {key: item.get(key, defaults.get(key)) for key in keys if key in item or key in defaults}
-        for item in found
+        if isinstance(item, dict)
+        else {}
+        for item in items
     ]
 
 
 def _string(value: str, node: dict[str, Any], path: str) -> Iterator[FieldError]:
-    most, least, pattern = node.get("maxLength"), node.get("minLength"), node.get("pattern")
-    if most is not None and len(value) > most:
-        yield FieldError(path, "TooLong", detail=f"may not be more than {most} bytes")
-    if least is not None and len(value) < least:
-        yield FieldError(path, "Invalid", value, f"{path} in body should be at least {least} chars long")
-    if pattern is not None and not _compiled(pattern).search(value):
-        yield FieldError(path, "Invalid", value, f"{path} in body should match '{pattern}'")
+    if found := _wrong_text(value, node, path):
+        yield found
     form = node.get("format")
     if form and not formats_of_values.fits(value, form):
         detail = f"{path} in body must be of type {form}: {shown(value)}"
         yield FieldError(path, "TypeInvalid", value, detail)
+
+
+def _wrong_text(value: str, node: dict[str, Any], path: str) -> FieldError | None:
+    """The first complaint about length and pattern; the server makes no second one."""
+    most, least, pattern = node.get("maxLength"), node.get("minLength"), node.get("pattern")
+    if most is not None and len(value) > most:
+        return FieldError(path, "TooLong", detail=f"may not be more than {most} bytes")
+    if least is not None and len(value) < least:
+        return FieldError(path, "Invalid", value, f"{path} in body should be at least {least} chars long")
+    if pattern is not None and not _compiled(pattern).search(value):
+        return FieldError(path, "Invalid", value, f"{path} in body should match '{pattern}'")
+    return None
 
 
 @lru_cache(maxsize=512)
@@ -142,6 +202,8 @@ def _number(value: int | float, schema: Schema, path: str) -> Iterator[FieldErro
     most, least, step = (_bound(node.get(name), value) for name in ("maximum", "minimum", "multipleOf"))
     if schema.type == "integer":
         yield from _wrong_integer(value, node, path)
+    if node.get("format") == "float" and abs(value) > GREATEST_FLOAT:
+        yield _told(f"Checked value must be of type number with format float in {path}")
     if most is not None and (value > most or (node.get("exclusiveMaximum") and value == most)):
         words = "less than" if node.get("exclusiveMaximum") else "less than or equal to"
         yield FieldError(path, "Invalid", value, f"{path} in body should be {words} {shown(most)}")
@@ -234,14 +296,20 @@ def _fits(value: Any, kind: str) -> bool:
 
 def _is_integer(value: Any) -> bool:
     if isinstance(value, float):
-        return value.is_integer()
-    return isinstance(value, int) and not isinstance(value, bool)
+        return value.is_integer() and abs(value) <= GREATEST_WHOLE
+    return isinstance(value, int) and not isinstance(value, bool) and not _is_float(value)
+
+
+def _is_float(value: Any) -> bool:
+    """As Go has read it: what does not fit into 64 bits is no whole number."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, float) or (whole and not -(2**63) <= value < 2**63)
 
 
 def json_kind(value: Any) -> str:
     if isinstance(value, bool):
         return "boolean"
-    if isinstance(value, float) and not value.is_integer():
+    if _is_float(value) and not _is_integer(value):
         return "number"
     names = {int: "integer", float: "integer", str: "string", list: "array", dict: "object"}
     return names.get(type(value), "null")
@@ -250,7 +318,7 @@ def json_kind(value: Any) -> str:
 def _mismatches(value: Any, schema: Schema, path: str) -> list[FieldError]:
     kind = json_kind(value)
     form = schema.node.get("format")
-    if schema.type == "integer" and form in ("int32", "int64") and isinstance(value, float):
+    if schema.type == "integer" and form in ("int32", "int64") and _is_float(value):
         detail = f'{path} in body must be of type {form}: "float64"'
         return [FieldError(path, "TypeInvalid", TypeName("float64"), detail)]
     wanted = "integer,string" if schema.type == INT_OR_STRING else schema.type

@@ -9,7 +9,7 @@ import datetime
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from gpuready_sim.apiserver import tables
+from gpuready_sim.apiserver import go_json, tables
 from gpuready_sim.apiserver.event_versions import to_core_event, to_new_event
 from gpuready_sim.apiserver.failures import Obj
 from gpuready_sim.apiserver.names import TEMPLATE_GENERATION
@@ -65,6 +65,8 @@ class View:
                 return encode(head | {"items": None})  # where an empty list of objects is []
         else:
             kind = self.resource.list_kind
+            if self.resource.custom is not None:
+                meta = {"continue": ""} | meta  # which lists of untyped objects always say
             head = {"kind": kind, "apiVersion": self.resource.api_version, "metadata": meta}
         return encode(head)[:-1] + b',"items":[' + b",".join(self._item(entry) for entry in entries) + b"]}"
 
@@ -99,7 +101,7 @@ class View:
         return encode(table)
 
     def _row(self, entry: Entry) -> Obj:
-        obj = converted(entry.obj, self.resource)
+        obj = shown(entry, self.resource)
         row = dict(tables.row_of(self.resource, obj, self.resource.crd, now=self.now()))
         if self.include == "Object":
             row["object"] = obj
@@ -125,6 +127,9 @@ def partial_metadata(obj: Obj) -> Obj:
 
 def plain(entry: Entry, resource: ResourceType) -> bytes:
     """An object's bytes in the version of the resource."""
+    if resource.custom is not None:
+        obj = shown(entry, resource)
+        return entry.raw if obj is entry.obj else encode(obj)
     if resource.api_version == resource.storage_version:
         return entry.raw
     cached = entry.views.get(resource.api_version)
@@ -133,8 +138,40 @@ def plain(entry: Entry, resource: ResourceType) -> bytes:
     return cached
 
 
+def shown(entry: Entry, resource: ResourceType) -> Obj:
+    """A stored object in the version of the resource; the one in the store where nothing differs."""
+    if resource.custom is None:
+        return converted(entry.obj, resource)
+    made = entry.shown.get(resource.api_version)
+    if made is None or made[0] is not resource.custom:
+        obj = _read(entry.obj, resource)
+        made = entry.shown[resource.api_version] = (resource.custom, entry.obj if obj == entry.obj else obj)
+    return made[1]
+
+
+def remember(entry: Entry, resource: ResourceType) -> None:
+    """An object that has just been written by this version, and stored in it, is shown as it is."""
+    if resource.custom is not None and entry.obj["apiVersion"] == resource.api_version:
+        entry.shown[resource.api_version] = (resource.custom, entry.obj)
+
+
+def _read(obj: Obj, resource: ResourceType) -> Obj:
+    """A stored custom object: pruned and defaulted by the version that it is stored in, pruned by the other.
+
+    Source: kubernetes, apiextensions-apiserver pkg/apiserver/customresource_handler.go,
+    crdConversionRESTOptionsGetter.
+    """
+    assert resource.custom is not None
+    kept_as = resource.versions.get(str(obj["apiVersion"]).rpartition("/")[2])
+    if kept_as is not None:
+        obj = kept_as.default(kept_as.prune(obj))
+    if obj["apiVersion"] == resource.api_version:
+        return obj
+    return resource.custom.prune(obj | {"apiVersion": resource.api_version})
+
+
 def converted(obj: Obj, resource: ResourceType) -> Obj:
-    """A stored object in the version of the resource; the given one stays as it is."""
+    """A stored object of a built-in kind in the version of the resource; the given one stays as it is."""
     if resource.api_version == resource.storage_version:
         return obj
     if resource.table == "events":
@@ -143,9 +180,13 @@ def converted(obj: Obj, resource: ResourceType) -> Obj:
 
 
 def stored(obj: Obj, resource: ResourceType) -> Obj:
-    """The inverse of `converted`: an object of a request as it is kept."""
+    """An object of a request as it is kept."""
+    if resource.custom is not None:
+        obj = go_json.with_whole_numbers(obj)
     if resource.api_version == resource.storage_version:
         return obj
     if resource.table == "events":
         return to_core_event(obj)
-    return obj | {"apiVersion": resource.storage_version}
+    obj = obj | {"apiVersion": resource.storage_version}
+    kept_as = resource.versions.get(resource.storage[1])
+    return kept_as.prune(obj) if kept_as is not None else obj

@@ -15,13 +15,14 @@ from dataclasses import dataclass, field
 
 from gpuready_sim.apiserver import apply as applying
 from gpuready_sim.apiserver import (
+    crd_rules,
+    definitions,
     deletion,
     kind_rules,
     kinds,
     metadata,
     schemas,
     scope,
-    structural,
     typed_patches,
     views,
 )
@@ -33,11 +34,14 @@ from gpuready_sim.apiserver.failures import (
     apply_conflict,
     bad_request,
     conflict,
+    forbidden,
     invalid,
     not_found,
 )
+from gpuready_sim.apiserver.names import finalizer_warnings
 from gpuready_sim.apiserver.registry import CRD_TABLE, Registry, ResourceType
 from gpuready_sim.apiserver.requests import User
+from gpuready_sim.apiserver.schema import Schema
 from gpuready_sim.apiserver.schemas import FieldError
 from gpuready_sim.apiserver.store import Entry, Key, Store, encode
 
@@ -120,10 +124,11 @@ class Writes:
         if resource.namespaced and (why := kinds.check_namespace(resource, namespace, name, around)):
             raise why
         if resource.crd is not None and self._is_ending(resource):
-            message = "create not allowed while custom resource definition is terminating"
-            raise Failure(405, "MethodNotAllowed", message)
+            told = "create not allowed while custom resource definition is terminating"
+            raise forbidden(resource.plural, resource.group, name, told)
         self._refuse_grant(obj, None, resource, options)
-        self._refuse_invalid(obj, None, resource, "")
+        self._refuse_invalid(obj, None, resource, "", options)
+        _warn(obj, None, resource, options)
         kinds.prepare_create(obj, resource, around)
         key = (namespace, name)
         if (there := self._store.table(resource.table).items.get(key)) is not None:
@@ -149,6 +154,8 @@ class Writes:
         live = self._live(resource, key)
         made = edit(live)
         if options.patching:
+            unknown = [f'unknown field "{name}"' for name in _unversioned(made, resource)]
+            _report_unknown(unknown, made, resource, options)
             metadata.refuse_nameless(made, resource, key[1])
         new = metadata.checked_head(made, resource, key[0], key[1], patching=options.patching)
         if options.patching:
@@ -177,10 +184,12 @@ class Writes:
         if subresource in ("", "scale"):
             kinds.prepare_update(new, live, resource, self._around())
             metadata.count_generation(new, live, resource)
-        if scope.same(new, live):
+        if scope.same(new, live) and not self._is_stale(live, resource, key):
             return Written(self._store.table(resource.table).items[key])
         self._refuse_grant(new, live, resource, options)
-        self._refuse_invalid(new, live, resource, subresource)
+        self._refuse_invalid(new, live, resource, subresource, options)
+        if not subresource:
+            _warn(new, live, resource, options)
         if deletion.is_finished(new):
             # Answered in the last version that was kept; only watchers see that of the removal.
             before = self._store.table(resource.table).items[key]
@@ -232,7 +241,7 @@ class Writes:
             raise not_found(resource.plural, resource.group, key[1])
         typed_patches.refuse_untypable(applied, resource)
         wanted = scope.own_part(self._known_fields(wanted, resource, options), resource, subresource)
-        live = views.converted(entry.obj, resource) if entry is not None else None
+        live = views.shown(entry, resource) if entry is not None else None
         if live is not None and given_version and given_version != live["metadata"]["resourceVersion"]:
             raise conflict(resource.plural, resource.group, key[1])
         merged = self._merge_applied(resource, live, wanted, options, force=force, subresource=subresource)
@@ -272,10 +281,13 @@ class Writes:
                 subresource=subresource,
                 keep_nulls=resource.custom is not None,
                 reset=_not_its_own(resource, subresource),
+                versions=_typed_versions(resource),
                 now="" if options.untimed else self._stamp(),
             )
         except applying.ApplyConflict as exc:
             raise apply_conflict(str(exc), exc.causes()) from exc
+        except applying.Untypable as exc:
+            raise Failure(500, "", str(exc)) from exc
         except applying.ApplyInvalid as exc:
             raise bad_request(f"failed to create typed patch object: {exc}") from exc
 
@@ -291,9 +303,9 @@ class Writes:
             raise not_found(resource.plural, resource.group, key[1])
         live = entry.obj
         deletion.check_preconditions(live, resource, options)
-        if resource.table == CRD_TABLE:
-            live = kinds.with_cleanup(live)
         write = WriteOptions(dry_run=options.dry_run)
+        if resource.table == CRD_TABLE and live["metadata"].get("deletionTimestamp") is None:
+            return Written(self._put(resource, key, definitions.doomed(live, self._stamp()), write))
         marked = deletion.marked(live, resource, options, self._now())
         if marked is None:
             final = deletion.last_seen(live, resource, self._now())
@@ -302,7 +314,7 @@ class Writes:
             marked = marked | {"status": {**(marked.get("status") or {}), "phase": "Terminating"}}
         if marked == entry.obj:
             return Written(entry)
-        return Written(self._keep(self._registry.of_table(resource.table), key, marked, write))
+        return Written(self._put(resource, key, marked, write))
 
     def finish(self, table: str, key: Key) -> None:
         """Remove an object whose last finalizer was the server's own."""
@@ -324,14 +336,22 @@ class Writes:
         entry = self._store.table(resource.table).items.get(key)
         if entry is None:
             raise not_found(resource.plural, resource.group, key[1])
-        return views.converted(entry.obj, resource)
+        return views.shown(entry, resource)
 
     def _keep(self, resource: ResourceType, key: Key, obj: Obj, options: WriteOptions) -> Entry:
-        obj = views.stored(obj, resource)
+        return self._put(resource, key, views.stored(obj, resource), options, remembered=True)
+
+    def _put(
+        self, resource: ResourceType, key: Key, obj: Obj, options: WriteOptions, *, remembered: bool = False
+    ) -> Entry:
+        """Keep an object in the form in which it is stored."""
         obj = obj | {"metadata": dict(obj["metadata"])}
         if options.dry_run:
             return Entry(key, self._store.rv, encode(obj), obj)
-        return self._store.put(resource.table, key, obj)
+        entry = self._store.put(resource.table, key, obj)
+        if remembered:
+            views.remember(entry, resource)
+        return entry
 
     def _drop(self, resource: ResourceType, key: Key, final: Obj | None, options: WriteOptions) -> Entry:
         if final is not None:
@@ -351,9 +371,11 @@ class Writes:
         _report_unknown(twice, obj, resource, options)
         if resource.custom is None:
             return _decoded_builtin(obj, resource, options)
+        if why := resource.custom.misfit(obj):
+            raise _unreadable(obj, resource, options, why)
         unknown = resource.custom.unknown_fields(obj)
         if not unknown:
-            return obj
+            return resource.custom.prune(obj)
         _report_unknown([f'unknown field "{path}"' for path in unknown], obj, resource, options)
         return resource.custom.prune(obj)
 
@@ -378,6 +400,7 @@ class Writes:
             subresource=subresource,
             reset=() if subresource or "status" not in resource.subresources else ("status",),
             owning=options.owning,
+            versions=_typed_versions(resource),
             now="" if options.untimed else self._stamp(),
         )
         return tracked if said is decoded else decoded | {"metadata": tracked["metadata"]}
@@ -386,31 +409,45 @@ class Writes:
         if options.user is not None and self._check_grant is not None:
             self._check_grant(options.user, resource, new, old)
 
-    def _refuse_invalid(self, new: Obj, old: Obj | None, resource: ResourceType, subresource: str) -> None:
+    def _refuse_invalid(
+        self,
+        new: Obj,
+        old: Obj | None,
+        resource: ResourceType,
+        subresource: str,
+        options: WriteOptions,
+    ) -> None:
         name = new["metadata"].get("name", "")
-        errors = self._problems(new, old, resource, subresource)
+        errors = self._problems(new, old, resource, subresource, options.warnings)
         if errors:
             raise invalid(resource.kind, resource.group, name, errors)
 
     def _problems(
-        self, new: Obj, old: Obj | None, resource: ResourceType, subresource: str
+        self,
+        new: Obj,
+        old: Obj | None,
+        resource: ResourceType,
+        subresource: str,
+        warnings: list[str],
     ) -> list[FieldError]:
         errors = metadata.finalizer_problems(new, old) if old is not None else []
         if resource.custom is not None:
-            return errors + resource.custom.validate(new, old, status_only=subresource == "status")
+            status_only = subresource == "status"
+            return errors + resource.custom.validate(new, old, status_only=status_only, warnings=warnings)
         errors += [error for error in schemas.validate_builtin(new, strict=False) if not error.warning]
         if resource.table == CRD_TABLE:
-            errors += structural.validate_crd(new)
+            errors += crd_rules.validate_crd_status(new) if subresource else crd_rules.validate_crd(new, old)
         if old is not None:
             errors += schemas.validate_builtin_update(new, old)
         else:
             errors += kind_rules.validate_new(new)
-        changed = (
-            structural.validate_crd_update(new, old)
-            if old is not None and resource.table == CRD_TABLE
-            else []
-        )
-        return changed or errors
+        return errors
+
+    def _is_stale(self, live: Obj, resource: ResourceType, key: Key) -> bool:
+        """Whether a custom object would be stored otherwise today: in another version, say."""
+        if resource.custom is None:
+            return False
+        return views.stored(live, resource) != self._store.table(resource.table).items[key].obj
 
     def _is_ending(self, resource: ResourceType) -> bool:
         definition = self._store.table(CRD_TABLE).get("", resource.table)
@@ -421,6 +458,34 @@ class Writes:
 
     def _stamp(self) -> str:
         return self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _warn(new: Obj, old: Obj | None, resource: ResourceType, options: WriteOptions) -> None:
+    """What is taken, but not without a word."""
+    if resource.custom is not None:
+        finalizers = (old or {"metadata": {}})["metadata"].get("finalizers") or ()
+        options.warnings.extend(finalizer_warnings(new["metadata"].get("finalizers") or (), finalizers))
+    if resource.table == CRD_TABLE:
+        before = crd_rules.unknown_formats_of(old) if old is not None else []
+        found = [form for form in crd_rules.unknown_formats_of(new) if form not in before]
+        options.warnings.extend(f'unrecognized format "{form}"' for form in dict.fromkeys(found))
+
+
+def _unversioned(made: Obj, resource: ResourceType) -> list[str]:
+    """What a patch leaves of an object of a version that nobody knows: all but its head is unknown."""
+    group, _, version = str(made.get("apiVersion") or "").rpartition("/")
+    if resource.custom is None:
+        return [] if version else sorted(made.keys() - {"apiVersion", "kind"})
+    if group != resource.group or version in resource.versions:
+        return []
+    return sorted(made.keys() - {"apiVersion", "kind", "metadata"})
+
+
+def _typed_versions(resource: ResourceType) -> dict[str, Schema] | None:
+    """The schemas of a custom kind by apiVersion, where it has several."""
+    if len(resource.versions) < 2:
+        return None
+    return {f"{resource.group}/{version}": custom.schema for version, custom in resource.versions.items()}
 
 
 def _not_its_own(resource: ResourceType, subresource: str) -> tuple[str, ...]:

@@ -3,8 +3,13 @@
 from . import (
     apply,
     corners,
+    crd_parts,
+    crd_refusals,
+    crd_values,
+    crd_versions,
     custom,
     definitions,
+    discovery,
     errors,
     lifecycle,
     lists,
@@ -32,4 +37,9 @@ SCENARIOS = [
     *definitions.SCENARIOS,
     *reads.SCENARIOS,
     *namespaces.SCENARIOS,
+    *crd_versions.SCENARIOS,
+    *crd_refusals.SCENARIOS,
+    *crd_values.SCENARIOS,
+    *crd_parts.SCENARIOS,
+    *discovery.SCENARIOS,
 ]

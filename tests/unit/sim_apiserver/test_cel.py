@@ -8,6 +8,7 @@ import pytest
 
 from gpuready_sim.apiserver import cel
 from gpuready_sim.apiserver.cel import CelError
+from gpuready_sim.apiserver.cel_types import DYN, STRING, escaped_name
 
 
 @pytest.mark.parametrize(
@@ -53,11 +54,11 @@ def test_failures_are_told(expression: str, words: str) -> None:
 
 
 def test_checking_needs_no_values() -> None:
-    assert cel.check("self.a == oldSelf.a", old=True) == ""
-    assert "undeclared" in cel.check("self == oldSelf")
-    assert "no matching overload" in cel.check("self == 1", "string")
-    assert cel.check("self", "string") == "cel expression must evaluate to a bool"
-    assert cel.check("1", gives="STRING") == "messageExpression must evaluate to a string"
+    assert cel.check("self.a == oldSelf.a", DYN).problem == ""
+    assert "undeclared" in cel.check("self == other", DYN).problem
+    assert "no matching overload" in cel.check("self == 1", STRING).problem
+    assert cel.check("self", STRING).problem == "cel expression must evaluate to a bool"
+    assert cel.check("1", DYN, gives=STRING).problem == "messageExpression must evaluate to a string"
 
 
 @pytest.mark.parametrize(
@@ -71,4 +72,4 @@ def test_checking_needs_no_values() -> None:
     ],
 )
 def test_names_that_are_no_identifiers_are_escaped(name: str, spelt: str) -> None:
-    assert cel.escaped(name) == spelt
+    assert escaped_name(name) == spelt

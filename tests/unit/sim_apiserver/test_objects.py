@@ -222,7 +222,9 @@ async def test_custom_objects_are_defaulted_pruned_and_validated(api: Api) -> No
 
 
 async def test_a_definition_is_established_at_once_and_takes_its_objects_along(api: Api) -> None:
-    crd = await api.made(CRDS, widget_definition())
+    made = await api.made(CRDS, widget_definition())
+    assert made["status"]["conditions"] is None  # nobody has looked at its names yet
+    crd = (await api.get(f"{CRDS}/widgets.example.dev")).json
     conditions = {c["type"]: c["status"] for c in crd["status"]["conditions"]}
     assert conditions == {"NamesAccepted": "True", "Established": "True"}
     assert (await api.get("/apis/example.dev/v1")).json["resources"][0]["name"] == "widgets"
@@ -232,7 +234,7 @@ async def test_a_definition_is_established_at_once_and_takes_its_objects_along(a
     await api.settled()
     assert (await api.get(f"{CRDS}/widgets.example.dev")).json["metadata"]["finalizers"]
     assert (await api.get(f"{WIDGETS}/w")).json["metadata"]["deletionTimestamp"]
-    assert (await api.create(WIDGETS, {**WIDGET, "metadata": {"name": "late"}})).code == 405
+    assert (await api.create(WIDGETS, {**WIDGET, "metadata": {"name": "late"}})).code == 403
 
     await api.patch(f"{WIDGETS}/w", {"metadata": {"finalizers": None}})
     await api.settled()

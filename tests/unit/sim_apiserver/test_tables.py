@@ -354,7 +354,8 @@ def test_ages_read_as_kubectl_writes_them(seconds: int, text: str) -> None:
         (".l[1].t", ["y"]),
         (".l[-1].t", ["y"]),
         (r".labels.nvidia\.com/gpu\.count", ["8"]),
-        (".labels['nvidia.com/gpu.count']", ["8"]),
+        (r".labels['nvidia\.com/gpu\.count']", ["8"]),
+        (".labels['nvidia.com/gpu.count']", []),  # a path of three names
         (".missing.b", []),
         ("spam[", []),
     ],

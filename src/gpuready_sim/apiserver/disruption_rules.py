@@ -37,7 +37,7 @@ def validate(budget: Object) -> list[FieldError]:
     if policy and policy not in ("AlwaysAllow", "IfHealthyBudget"):
         at, allowed = "spec.unhealthyPodEvictionPolicy", ("AlwaysAllow", "IfHealthyBudget")
         found.append(not_supported(at, policy, allowed))
-    return [*found, *_selector_words(spec.get("selector") or {}, "spec.selector")]
+    return [*found, *selector_errors(spec.get("selector") or {}, "spec.selector")]
 
 
 def _amount(value: object, path: str) -> Iterator[FieldError]:
@@ -50,9 +50,16 @@ def _amount(value: object, path: str) -> Iterator[FieldError]:
         yield FieldError(path, "Invalid", value, "must not be greater than 100%")
 
 
-def _selector_words(selector: Object, path: str) -> Iterator[FieldError]:
+def selector_errors(selector: Object, path: str) -> Iterator[FieldError]:
+    """Of a label selector in an object."""
     yield from label_map_errors(selector.get("matchLabels"), f"{path}.matchLabels")
     for i, wish in enumerate(selector.get("matchExpressions") or []):
-        if wish.get("operator") not in ("In", "NotIn", "Exists", "DoesNotExist"):
-            at = f"{path}.matchExpressions[{i}].operator"
-            yield FieldError(at, "Invalid", wish.get("operator", ""), "not a valid selector operator")
+        at, operator, values = f"{path}.matchExpressions[{i}]", wish.get("operator", ""), wish.get("values")
+        if operator in ("In", "NotIn") and not values:
+            why = "must be specified when `operator` is 'In' or 'NotIn'"
+            yield FieldError(f"{at}.values", "Required", detail=why)
+        elif operator in ("Exists", "DoesNotExist") and values:
+            why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+            yield FieldError(f"{at}.values", "Forbidden", detail=why)
+        elif operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
+            yield FieldError(f"{at}.operator", "Invalid", operator, "not a valid selector operator")

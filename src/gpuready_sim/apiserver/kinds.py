@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from gpuready_sim.apiserver import definitions
-from gpuready_sim.apiserver.failures import Failure, Obj, forbidden
+from gpuready_sim.apiserver.failures import Failure, Obj, forbidden, invalid
+from gpuready_sim.apiserver.field_errors import FieldError
 from gpuready_sim.apiserver.metadata import random_suffix
 from gpuready_sim.apiserver.names import TEMPLATE_GENERATION
 from gpuready_sim.apiserver.registry import ResourceType
@@ -64,6 +65,11 @@ def prepare_create(obj: Obj, resource: ResourceType, around: Surroundings) -> No
     rule = _ON_CREATE.get(resource.qualified)
     if rule is not None:
         rule(obj, around)
+
+
+def is_admitted_first(resource: ResourceType) -> bool:
+    """What admission adds to it, or says of it, comes before what validation says."""
+    return resource.qualified == "pods"
 
 
 def prepare_update(new: Obj, old: Obj, resource: ResourceType, around: Surroundings) -> None:
@@ -135,6 +141,7 @@ def refuse_delete(resource: ResourceType, name: str) -> None:
 def _new_pod(pod: Obj, around: Surroundings) -> None:
     spec = pod["spec"] = dict(pod.get("spec") or {})
     _set_priority(pod, spec, around)
+    _follow_class(pod, spec, around)
     _set_account(pod, spec, around)
     _tolerate_for_a_while(spec)
     pod["status"] = {"phase": "Pending", **(pod.get("status") or {})}
@@ -147,8 +154,45 @@ def _set_priority(pod: Obj, spec: Obj, around: Surroundings) -> None:
         raise forbidden("pods", "", pod["metadata"]["name"], f"no PriorityClass with name {name} was found")
     if found is not None:
         spec["priorityClassName"] = found["metadata"]["name"]
-    spec["priority"] = found["value"] if found else 0
-    spec["preemptionPolicy"] = (found or {}).get("preemptionPolicy", "PreemptLowerPriority")
+    value = found["value"] if found else 0
+    policy = (found or {}).get("preemptionPolicy", "PreemptLowerPriority")
+    for field, what, computed in (
+        ("priority", "integer value of priority", value),
+        ("preemptionPolicy", "string value of PreemptionPolicy", policy),
+    ):
+        if spec.get(field) is not None and spec[field] != computed:
+            why = (
+                f"the {what} ({spec[field]}) must not be provided in pod spec; priority admission controller "
+                f"computed {computed} from the given PriorityClass name"
+            )
+            raise forbidden("pods", "", pod["metadata"]["name"], why)
+    spec |= {"priority": value, "preemptionPolicy": policy}
+
+
+def _follow_class(pod: Obj, spec: Obj, around: Surroundings) -> None:
+    """A RuntimeClass says where its pods can run, and what they cost beside their containers.
+
+    raises  Failure 403
+
+    Source: kubernetes, plugin/pkg/admission/runtimeclass/admission.go.
+    """
+    name, why = spec.get("runtimeClassName"), ""
+    found = around.find("runtimeclasses.node.k8s.io", "", name) if name else None
+    overhead = ((found or {}).get("overhead") or {}).get("podFixed")
+    if name and found is None:
+        why = f'RuntimeClass "{name}" not found'
+    elif spec.get("overhead") and not overhead:
+        why = "Pod Overhead set without corresponding RuntimeClass defined Overhead"
+    if why:
+        raise forbidden("pods", "", pod["metadata"]["name"], f"pod rejected: {why}")
+    if overhead:
+        spec["overhead"] = overhead
+    scheduling = (found or {}).get("scheduling") or {}
+    if chosen := scheduling.get("nodeSelector"):
+        spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **chosen}
+    if tolerated := scheduling.get("tolerations"):
+        own = spec.get("tolerations") or []
+        spec["tolerations"] = [*own, *(one for one in tolerated if one not in own)]
 
 
 def _default_class(around: Surroundings) -> Obj | None:
@@ -244,6 +288,28 @@ def _changed_namespace(new: Obj, old: Obj, _: Surroundings) -> None:
     new["spec"] = old.get("spec") or {}
 
 
+def _new_job(job: Obj, _: Surroundings) -> None:
+    """It knows its pods by its uid, unless somebody says how else.
+
+    Source: kubernetes, pkg/registry/batch/job/strategy.go, generateSelector.
+    """
+    spec = job["spec"] = dict(job.get("spec") or {})
+    if spec.get("manualSelector"):
+        return
+    name, uid = job["metadata"].get("name", ""), job["metadata"]["uid"]
+    template = dict(spec.get("template") or {})
+    meta = dict(template.get("metadata") or {})
+    own = {"controller-uid": uid, "job-name": name}
+    own |= {f"batch.kubernetes.io/{key}": value for key, value in own.items()}
+    meta["labels"] = {**(meta.get("labels") or {}), **own}
+    spec["template"] = template | {"metadata": meta}
+    selector = dict(spec.get("selector") or {})
+    mine = {"batch.kubernetes.io/controller-uid": uid}
+    spec["selector"] = selector | {"matchLabels": {**(selector.get("matchLabels") or {}), **mine}}
+    if not job["metadata"].get("labels"):
+        job["metadata"]["labels"] = dict(meta["labels"])
+
+
 def _new_daemon_set(daemon_set: Obj, _: Surroundings) -> None:
     _set_template_generation(daemon_set, 1)
 
@@ -268,21 +334,46 @@ def _new_service(service: Obj, around: Surroundings) -> None:
     if not spec.get("clusterIP"):
         spec["clusterIP"] = _free_address(around)
     spec["clusterIPs"] = [spec["clusterIP"]]
+    _refuse_taken_ports(service, around)
     anywhere = spec["clusterIP"] == "None" and not spec.get("selector")
     spec.setdefault("ipFamilies", ["IPv4", "IPv6"] if anywhere else ["IPv4"])
     spec.setdefault("ipFamilyPolicy", "RequireDualStack" if anywhere else "SingleStack")
     service["status"] = {"loadBalancer": {}}
 
 
+def _refuse_taken_ports(service: Obj, around: Surroundings) -> None:
+    """
+    raises  Failure 422 for a port of the nodes that another service has
+    """
+    taken = {
+        port.get("nodePort")
+        for entry in around.store.table("services").items.values()
+        for port in (entry.obj.get("spec") or {}).get("ports") or []
+    }
+    for i, port in enumerate(service["spec"].get("ports") or []):
+        if (number := port.get("nodePort")) and number in taken:
+            at, why = f"spec.ports[{i}].nodePort", "provided port is already allocated"
+            raise invalid(
+                "Service", "", service["metadata"]["name"], [FieldError(at, "Invalid", number, why)]
+            )
+
+
 def _changed_service(new: Obj, old: Obj, _: Surroundings) -> None:
     spec, before = dict(new.get("spec") or {}), old.get("spec") or {}
     for key in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
-        if not spec.get(key) and before.get(key):
+        if not spec.get(key) and before.get(key) and spec.get("type") != "ExternalName":
             spec[key] = before[key]
     for key, types in _OF_TYPES.items():
         if before.get("type") in types and spec.get("type") not in types and spec.get(key) == before.get(key):
             spec.pop(key, None)
+    if spec.get("type") == "ClusterIP" and before.get("type") != "ClusterIP":
+        given = {port.get("nodePort") for port in before.get("ports") or []}
+        spec["ports"] = [_without_node_port(port, given) for port in spec.get("ports") or []]
     new["spec"] = spec
+
+
+def _without_node_port(port: Obj, given: set[int | None]) -> Obj:
+    return {key: value for key, value in port.items() if key != "nodePort" or value not in given}
 
 
 # What the server has filled in for a type goes with it, unless somebody says something else.
@@ -290,6 +381,10 @@ def _changed_service(new: Obj, old: Obj, _: Surroundings) -> None:
 _OF_TYPES = {
     "externalTrafficPolicy": ("NodePort", "LoadBalancer"),
     "allocateLoadBalancerNodePorts": ("LoadBalancer",),
+    **dict.fromkeys(
+        ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"),
+        ("ClusterIP", "NodePort", "LoadBalancer"),
+    ),
 }
 
 
@@ -333,6 +428,7 @@ _ON_CREATE: dict[str, CreateRule] = {
     "namespaces": _new_namespace,
     "services": _new_service,
     "daemonsets.apps": _new_daemon_set,
+    "jobs.batch": _new_job,
     "customresourcedefinitions.apiextensions.k8s.io": _new_definition,
 }
 _ON_UPDATE: dict[str, UpdateRule] = {

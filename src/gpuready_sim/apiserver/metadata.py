@@ -262,7 +262,7 @@ def carry_over(new: Obj, old: Obj, resource: ResourceType) -> None:
 
 def count_generation(new: Obj, old: Obj, resource: ResourceType) -> None:
     """Count up when anything but metadata and status differs; `new` is ours to edit."""
-    if not has_generation(resource):
+    if not has_generation(resource) or resource.qualified == "priorityclasses.scheduling.k8s.io":
         return
     noted = resource.qualified == "deployments.apps" and _annotations(new) != _annotations(old)
     if noted or specification(new, resource) != specification(old, resource):

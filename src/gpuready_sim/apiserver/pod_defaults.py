@@ -137,9 +137,14 @@ def _qos(spec: Object) -> str:
 # --- steps ---
 
 
+# Of these texts Go cannot tell the empty one from none at all.
+_UNSAID_WHEN_EMPTY: Final = ("restartPolicy", "schedulerName", "dnsPolicy", "path", "scheme", "protocol")
+
+
 def fill(target: Object, **values: Any) -> None:
     for key, value in values.items():
-        target.setdefault(key, value)
+        if key not in target or (target[key] == "" and key in _UNSAID_WHEN_EMPTY):
+            target[key] = value
 
 
 def part(target: Object, key: str) -> Object:

@@ -127,9 +127,13 @@ class Writes:
             told = "create not allowed while custom resource definition is terminating"
             raise forbidden(resource.plural, resource.group, name, told)
         self._refuse_grant(obj, None, resource, options)
+        first = kinds.is_admitted_first(resource)
+        if first:
+            kinds.prepare_create(obj, resource, around)
         self._refuse_invalid(obj, None, resource, "", options)
         _warn(obj, None, resource, options)
-        kinds.prepare_create(obj, resource, around)
+        if not first:
+            kinds.prepare_create(obj, resource, around)
         key = (namespace, name)
         if (there := self._store.table(resource.table).items.get(key)) is not None:
             ending = there.obj["metadata"].get("deletionTimestamp") is not None
@@ -420,7 +424,8 @@ class Writes:
         name = new["metadata"].get("name", "")
         errors = self._problems(new, old, resource, subresource, options.warnings)
         if errors:
-            raise invalid(resource.kind, resource.group, name, errors)
+            group = "" if resource.kind == "Event" else resource.group  # both versions are one kind within
+            raise invalid(resource.kind, group, name, errors)
 
     def _problems(
         self,

@@ -1,25 +1,33 @@
 """Every scenario; what a real API server answers to it stands in expected/."""
 
 from . import (
+    access,
     apply,
+    classes,
+    container_parts,
+    containers,
     corners,
     crd_parts,
     crd_refusals,
     crd_values,
     crd_versions,
     custom,
+    data,
     definitions,
     discovery,
     errors,
+    events,
     lifecycle,
     lists,
     namespaces,
     objects,
     odd,
     patches,
+    pod_specs,
     reads,
     strategic,
     views,
+    workloads,
 )
 
 SCENARIOS = [
@@ -42,4 +50,12 @@ SCENARIOS = [
     *crd_values.SCENARIOS,
     *crd_parts.SCENARIOS,
     *discovery.SCENARIOS,
+    *containers.SCENARIOS,
+    *container_parts.SCENARIOS,
+    *pod_specs.SCENARIOS,
+    *workloads.SCENARIOS,
+    *data.SCENARIOS,
+    *access.SCENARIOS,
+    *classes.SCENARIOS,
+    *events.SCENARIOS,
 ]

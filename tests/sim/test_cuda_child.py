@@ -155,6 +155,42 @@ def test_a_process_in_the_driver_holds_nothing_of_its_parents_open(ready: Plugin
             child.communicate()
 
 
+def test_one_that_is_ended_early_leaves_no_process_behind(ready: PluginNode) -> None:
+    """The node agent is process 1 of its container: whoever is orphaned there stays a zombie for good."""
+    [uuid] = ready.uuids()[:1]
+    words = ["--driver-root", str(ready.container / "host"), "--deadline-s", "20", uuid]
+    with ready.gpus() as state:
+        call_faults.hang(state, "cuInit", 60, 0)
+        program = f"import ctypes; ctypes.CDLL(None).prctl({_SUBREAPER}, 1); {_START_AND_END}"
+        done = subprocess.run(
+            [sys.executable, "-c", program, sys.executable, "-m", "gpuready.gpu.cuda_child", *words],
+            env=ready.env(),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+    assert done.stdout == "none is left\n"
+
+
+_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER: orphans below it become its children, as below process 1
+_START_AND_END = """
+import os, subprocess, sys, time
+child = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL)
+provers = f"/proc/{child.pid}/task/{child.pid}/children"
+while not (found := open(provers).read().split()):
+    time.sleep(0.01)
+while "libcuda" not in open(f"/proc/{found[0]}/maps").read():
+    time.sleep(0.01)
+child.terminate()
+child.wait()
+try:
+    print("left:", os.waitpid(-1, 0))
+except ChildProcessError:
+    print("none is left")
+"""
+
+
 def _first_child(pid: int) -> str:
     children = Path(f"/proc/{pid}/task/{pid}/children")
     until(lambda: children.read_text().split())

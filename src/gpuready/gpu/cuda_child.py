@@ -25,6 +25,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from gpuready.gpu import driver_files
@@ -44,6 +45,7 @@ _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 def main(argv: list[str] | None = None) -> int:
     options = _parse(argv)
+    signal.signal(signal.SIGTERM, _end)
     driver = Tree(options.driver_root)
     library = driver_files.find_library([driver], [CUDA_SONAME])
     row: dict[str, Any] = {"library": None, "searched": list(driver_files.LIBRARY_DIRS), "proofs": []}
@@ -55,6 +57,10 @@ def main(argv: list[str] | None = None) -> int:
     sys.stdout.write(json.dumps(row) + "\n")
     sys.stdout.flush()
     return 0
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    sys.exit(128 + number)
 
 
 def _parse(argv: list[str] | None) -> argparse.Namespace:
@@ -133,12 +139,17 @@ def _prove_all(
     import pynvml  # noqa: F401  before the fork: read from the disk once
 
     waiting, running, rows = list(uuids), list[_Prover](), dict[str, Proof]()
-    while waiting or running:
-        while waiting and len(running) < AT_ONCE:
-            running.append(_fork(waiting.pop(0), library, nvml, deadline_s))
-        for prover in _ended(running):
-            running.remove(prover)
-            rows[prover.uuid] = _outcome(prover, deadline_s)
+    try:
+        while waiting or running:
+            while waiting and len(running) < AT_ONCE:
+                running.append(_fork(waiting.pop(0), library, nvml, deadline_s))
+            for prover in _ended(running):
+                running.remove(prover)
+                rows[prover.uuid] = _outcome(prover, deadline_s)
+    finally:
+        # Whoever ends us early is process 1 of a container, and would have to bury them.
+        for prover in running:
+            _reap(prover.pid, kill=True)
     return [rows[uuid].to_json() for uuid in uuids]
 
 
@@ -158,6 +169,7 @@ def _be_prover(uuid: str, library: Path, nvml: Path | None, pipe: int, parent: i
     """Never returns: nothing of the parent's may be done twice."""
     status = 1
     try:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
         if os.getppid() == parent:
             _let_go_of_streams()

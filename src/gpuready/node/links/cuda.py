@@ -133,8 +133,14 @@ class CudaChild:
             return Answer(trouble=f"its process did not end within {patience_s:g} s")
         finally:
             if child.returncode is None:
-                child.kill()
+                child.terminate()  # it ends and buries its own, which a kill would leave to us
+                asyncio.get_running_loop().call_later(_GRACE_S, _kill, child)
         return parse(printed, complaints, child.returncode or 0)
+
+
+def _kill(child: asyncio.subprocess.Process) -> None:
+    if child.returncode is None:
+        child.kill()
 
 
 def parse(printed: bytes, complaints: bytes, exit_status: int) -> Answer:

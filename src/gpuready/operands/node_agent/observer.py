@@ -248,7 +248,7 @@ class Observer:
         """The plugin, which holds NVML, sees a GPU change or NVML fall silent: ask ourselves."""
         if record is None:
             return
-        told = ("uuid", "health", "reason")
+        told = ("uuid", "health", "reason", "migEnabled")
         health = [tuple(map(row.get, told)) for row in record.get("devices") or []]
         seen = (health, (record.get("problem") or {}).get("reason"))
         if self._known_of_devices is not None and health and seen != self._known_of_devices:

@@ -16,6 +16,7 @@ from tests.unit.operands.node_agent.machine import (
     FakeCudaChild,
     HangingCudaChild,
     Machine,
+    device_row,
     inventory,
     mismatch,
 )
@@ -560,6 +561,25 @@ async def test_a_person_asks_for_another_proof(api: FakeApi, tmp_path: Path) -> 
 
         await api.until(lambda: link(api, "cuda")["reason"] == "SystemNotReady")
     assert proofs.asked == [["GPU-0", "GPU-1"]] * 2
+
+
+async def test_a_gpu_that_is_in_mig_mode_by_now_is_not_proved_as_a_whole(
+    api: FakeApi, tmp_path: Path
+) -> None:
+    """No program runs on such a GPU: a proof of it would call a healthy card broken."""
+    machine, child = host_driver(tmp_path)
+    await api.put("nodes", node())
+    await api.put("gpunodes", gpu_node())
+    async with running(api, machine, child):
+        await whole(api, machine)
+        first, second = inventory().gpus
+        child.answer = dataclasses.replace(
+            inventory(), gpus=(first, dataclasses.replace(second, mig_enabled=True))
+        )
+
+        machine.write_record(devices=[device_row(0), {**device_row(1), "migEnabled": True}])
+
+        await api.until(lambda: link(api, "cuda")["message"] == "a CUDA program ran on 1 GPU")
 
 
 async def test_a_record_of_proofs_that_cannot_be_written_ends_no_agent(api: FakeApi, tmp_path: Path) -> None:

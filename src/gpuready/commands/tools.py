@@ -93,7 +93,8 @@ def plan(
 
     Objects with their fields, node labels, pods that restart and where, workloads that this reaches, whose
     images run, and what of the policy has no effect. The file is taken as the whole policy.
-    Exit status: 0 nothing would change, 1 something would, 2 could not look.
+    Exit status: 0 nothing would change, 1 something would or the policy is not followed as it stands (-o json
+    tells which), 2 could not look.
 
     \b
     Examples:

@@ -219,13 +219,24 @@ def _config_files(path: str | None, env: Mapping[str, str]) -> list[Path]:
         return [Path(path)]
     listed = [Path(each) for each in env.get("KUBECONFIG", "").split(os.pathsep) if each]
     files = listed or [Path(env.get("HOME", str(Path.home()))) / ".kube" / "config"]
-    there = [each for each in files if each.exists()]
+    there = [each for each in files if _may_be_there(each)]
     if not there:
         raise NoAccess(
             f"there is no kubeconfig at {', '.join(map(str, files))}",
             next_step="set KUBECONFIG or pass --kubeconfig",
         )
     return there
+
+
+def _may_be_there(file: Path) -> bool:
+    """What stands in a folder that we may not enter is told when it is read."""
+    try:
+        file.stat()
+    except PermissionError:
+        return True
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def _merged(files: list[Path]) -> tuple[dict[str, Any], str]:

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import base64
+import os
 import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -108,6 +111,28 @@ def test_logging_in_through_a_program_is_refused_with_what_works_instead(tmp_pat
 def test_no_kubeconfig_says_where_it_was_looked_for(tmp_path: Path) -> None:
     with pytest.raises(NoAccess, match=r"there is no kubeconfig at .*/\.kube/config"):
         from_kubeconfig(env={"HOME": str(tmp_path)})
+
+
+def test_a_kubeconfig_in_a_folder_that_we_may_not_enter_is_one_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / ".kube").mkdir(mode=0)
+
+    with without_power(), pytest.raises(NoAccess) as refused:
+        from_kubeconfig(env={"HOME": str(tmp_path)})
+
+    assert str(refused.value).startswith(f"cannot read the kubeconfig {tmp_path}/.kube/config")
+    assert refused.value.why == "Permission denied"
+
+
+@contextmanager
+def without_power() -> Iterator[None]:
+    """As somebody whom permissions stop, also where the tests are run by root."""
+    who = os.geteuid()
+    if who == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(who)
 
 
 def test_of_several_kubeconfigs_the_first_that_names_something_wins(tmp_path: Path) -> None:

@@ -51,6 +51,19 @@ def test_a_failing_driver_pod_is_seen_through_the_pause_with_who_holds_the_gpu()
     assert text.counts(report) == text.counts(report_of(seen, "g1")) == "1 problem, 1 waiting"
 
 
+def test_what_an_earlier_link_has_to_say_is_not_lost_when_somebody_pauses_the_node_for_it() -> None:
+    outdated = link(
+        "driver", "degraded", "DriverOutdated", "g1 runs 570.86.10, the policy asks for 570.124.06"
+    )
+    paused = link("device-plugin", "waiting", "Paused", "paused: nvidia.com/gpu.deploy.device-plugin=paused")
+    seen = cluster(node("g1", gpus=8), gpu_nodes=[gpu_node("g1", outdated, paused)])
+
+    report = report_of(seen)
+
+    assert [each.reason for each in report.findings] == ["DriverOutdated", "Paused"]
+    assert text.counts(report) == text.counts(report_of(seen, "g1")) == "1 warning, 1 waiting"
+
+
 def test_an_operand_kept_away_by_a_taint_says_where_the_toleration_goes() -> None:
     absent = link("device-plugin", "waiting", "PluginNotStarted", "has not reported")
     seen = cluster(

@@ -6,6 +6,7 @@ A healthy cluster yields no finding, and neither does a repaired one.
 from __future__ import annotations
 
 import difflib
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -108,7 +109,11 @@ def _of_node(row: NodeRow, held: Holders) -> list[Finding]:
     """The first link that holds the node up; of a node that works, what is worth saying."""
     subject = f"node/{row.name}"
     broken = summary.first_broken(row.verdicts)
-    telling = [*_failing_driver(row, held), broken] if broken else _each_gpu_once(row.verdicts)
+    telling = (
+        [*_failing_driver(row, held), *_why_it_waits(row.verdicts, broken), broken]
+        if broken
+        else _each_gpu_once(row.verdicts)
+    )
     return [finding for verdict in telling if (finding := finding_of(subject, verdict))]
 
 
@@ -119,6 +124,14 @@ def _failing_driver(row: NodeRow, held: Holders) -> list[Verdict]:
         f"pod {pod} holds {count} {resource}" for resource, pods in held.items() for pod, count in pods
     )
     return [replace(each, state=State.BROKEN, evidence=(*lines, *each.evidence)) for each in found]
+
+
+def _why_it_waits(verdicts: Sequence[Verdict], waiting: Verdict) -> list[Verdict]:
+    """Somebody makes a link wait because of what an earlier one has to say, such as an outdated driver."""
+    if waiting.state is not State.WAITING:
+        return []
+    before = itertools.takewhile(lambda each: each is not waiting, summary.in_order(verdicts))
+    return [each for each in before if each.state is State.DEGRADED and each.reason != POD_FAILING]
 
 
 def _each_gpu_once(verdicts: Sequence[Verdict]) -> list[Verdict]:

@@ -157,6 +157,7 @@ async def test_a_watch_that_ends_by_itself_tells_how_far_it_has_come(api: Api, n
     async with api.watch(
         path, resourceVersion=start, allowWatchBookmarks="true", timeoutSeconds="6"
     ) as watch:
+        await create(api, namespace, "b")  # not selected, yet it moves the version
         try:
             while True:
                 events.append(await watch.next())
@@ -166,3 +167,53 @@ async def test_a_watch_that_ends_by_itself_tells_how_far_it_has_come(api: Api, n
     bookmark = events[0]["object"]
     assert (bookmark["kind"], list(bookmark["metadata"])) == ("ConfigMap", ["resourceVersion"])
     assert int(bookmark["metadata"]["resourceVersion"]) >= int(start)
+
+
+async def test_a_definition_that_gets_another_schema_ends_the_watches_of_its_kind(
+    api: Api, namespace: str
+) -> None:
+    definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    group, name = f"{namespace}.example.com", f"things.{namespace}.example.com"
+    await api.call("POST", definitions, definition(group, first="string"))
+    things = f"/apis/{group}/v1/things"
+    thing = {
+        "apiVersion": f"{group}/v1",
+        "kind": "Thing",
+        "metadata": {"name": "a"},
+        "first": "x",
+        "more": "y",
+    }
+    while (made := await api.call("POST", things, thing)).status == 404:
+        await asyncio.sleep(0.1)
+    async with api.watch(things, resourceVersion=made.body["metadata"]["resourceVersion"]) as watch:
+        await api.call("PUT", f"{definitions}/{name}", await changed(api, name, more="string"))
+        try:
+            async with asyncio.timeout(20):
+                while True:
+                    await watch.next()
+        except StopAsyncIteration:
+            pass
+    await api.call("DELETE", f"{definitions}/{name}")
+
+
+def definition(group: str, **fields: str) -> dict[str, Any]:
+    schema = {"type": "object", "properties": {name: {"type": type_} for name, type_ in fields.items()}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    names = {"plural": "things", "kind": "Thing"}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"things.{group}"},
+        "spec": {"group": group, "scope": "Cluster", "names": names, "versions": [version]},
+    }
+
+
+async def changed(api: Api, name: str, **fields: str) -> dict[str, Any]:
+    """The definition as it is, with these fields beside its own."""
+    path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}"
+    found: dict[str, Any] = (await api.call("GET", path)).body
+    (version,) = found["spec"]["versions"]
+    version["schema"]["openAPIV3Schema"]["properties"] |= {
+        key: {"type": type_} for key, type_ in fields.items()
+    }
+    return found

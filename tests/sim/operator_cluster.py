@@ -131,7 +131,8 @@ async def quiet(cluster: Cluster, for_s: float = QUIET_S, *, timeout_s: float = 
 async def expect_no_writes(cluster: Cluster, since: datetime) -> None:
     """Nothing was written since then, and nothing is while whatever is under way has its time to show."""
     await asyncio.sleep(QUIET_S)
-    assert writes(cluster, since) == {}
+    found = writes(cluster, since)
+    assert not found, found
 
 
 def processes(cluster: Cluster, node: str, role: str) -> list[int]:

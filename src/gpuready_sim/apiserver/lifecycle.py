@@ -109,6 +109,8 @@ class Lifecycle:
             self._to_clean.add(name)
         if definitions.is_served(crd):
             self._registry.serve_crd(crd)
+            if change.previous is not None and change.previous.obj["spec"] != crd["spec"]:
+                self._watches.close_table(name)  # they show objects by the schema that was
         self._accept_names(name)
 
     def _is_terminating(self, namespace: str) -> bool:

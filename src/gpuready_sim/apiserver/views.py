@@ -35,9 +35,10 @@ class View:
     now: Callable[[], datetime.datetime] = field(default=now_utc, compare=False)
 
     @property
-    def key(self) -> tuple[str, str, str, str]:
-        """What two views must share to give the same bytes."""
-        return (self.resource.version, self.form.shape, self.form.version, self.include)
+    def key(self) -> tuple[object, ...]:
+        """What two views must share to give the same bytes; of a custom resource also its schema."""
+        form = self.form
+        return (self.resource.version, self.resource.custom, form.shape, form.version, self.include)
 
     @property
     def _meta_version(self) -> str:

@@ -187,11 +187,16 @@ async def test_an_agent_that_keeps_dying_makes_its_node_unknown_and_the_policy_s
 
     assert condition(node, "GPUReady")["reason"] == "AgentSilent"
     assert f"pod {AGENT}-" in condition(node, "GPUReady")["message"]
+    row = (await cluster.client.get(GPU_NODES, "l4"))["status"]
+    assert row["reason"] == "AgentSilent"
+    assert set(row["columns"].values()) == {"-"}, "what nobody watches is not told as being well"
     assert operand(told, "device-plugin")["reason"] == "AgentSilent"
     assert told["status"]["nodes"]["brokenBy"] == {"reporting": 1}
     assert await cluster.allocatable("l4") == 2, "its GPUs go on without it"
 
     await cluster.wait(NODES, "l4", until=_is_gpu_ready("True"))
+    row = (await cluster.client.get(GPU_NODES, "l4"))["status"]
+    assert (row["reason"], row["columns"]["driver"]) == ("", "ok")
     await ready(cluster)
 
 

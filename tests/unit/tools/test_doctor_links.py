@@ -89,6 +89,18 @@ def test_one_node_is_shown_link_by_link() -> None:
     ]
 
 
+def test_of_a_node_that_nobody_speaks_for_what_was_last_known_is_called_so() -> None:
+    seen = cluster(node("g1", gpus=8, ready=False), gpu_nodes=[gpu_node("g1", WAITING_PLUGIN)])
+
+    report = report_of(seen, "g1")
+
+    first, *others = text.node_text(report.rows[0], report).splitlines()
+    assert first.startswith("FAIL  reporting      node g1 is not ready")
+    assert "-     driver         last known: fine" in others
+    assert "-     device-plugin  last known: for driver: DriverLibraryMismatch" in others
+    assert not [line for line in others if line.startswith("ok")]
+
+
 def test_a_node_that_does_not_exist_is_an_error_that_names_those_that_do() -> None:
     with pytest.raises(UsageError) as caught:
         report_of(cluster(node("g1")), "g2")

@@ -130,6 +130,7 @@ class Agent:
         self._stop = asyncio.Event()
         self._asking: asyncio.Task[None] | None = None
         self._proving: asyncio.Task[None] | None = None
+        self._proved_driver = ("", "")
         self._latest: tuple[View, Judgement, dict[str, Any] | None] | None = None
         self._due_at = float("inf")
         self._ticked_at = clock()
@@ -296,7 +297,7 @@ class Agent:
 
     def _prove_cuda_if_needed(self, seen: Look, view: View, judgement: Judgement) -> None:
         """Beside everything else: no GPU waits for its proof to be offered."""
-        if self._proving is not None and not decision.may_go_on_proving(view):
+        if self._proving is not None and not decision.may_go_on_proving(view, self._proved_driver):
             self._proving.cancel()
         if (self._proving is not None and not self._proving.done()) or view.cuda.asking is None:
             return
@@ -306,6 +307,7 @@ class Agent:
         except OSError as exc:
             self._note_unwritten_proofs(exc)
         if decision.may_prove(view, judgement) and cuda.due(asking):
+            self._proved_driver = asking.driver
             self._proving = asyncio.create_task(self._prove_cuda(seen, asking))
 
     async def _prove_cuda(self, seen: Look, asking: Asking) -> None:

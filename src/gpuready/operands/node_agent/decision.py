@@ -177,16 +177,27 @@ def _cuda_facts(view: View, driver_verdict: Verdict) -> CudaFacts:
 def may_prove(view: View, judgement: Judgement) -> bool:
     """Whether a program may be run on the GPUs now: it is ours to do, and nobody changes the driver."""
     ours = bool(view.wishes.proves_cuda and view.wishes.gates)
-    return ours and judgement.of(Link.DRIVER).is_whole and may_go_on_proving(view)
+    return ours and judgement.of(Link.DRIVER).is_whole and _nobody_minds(view)
 
 
-def may_go_on_proving(view: View) -> bool:
+def may_go_on_proving(view: View, versions: tuple[str, str]) -> bool:
     """Whether one that runs may stay: it holds device nodes open, and no driver is unloaded then.
 
     A driver that is not whole for a moment ends none: a program that hangs there may be why.
+
+    versions    of library and kernel module when it was begun; of others it proves nothing
     """
+    return _nobody_minds(view) and driver_versions(view.driver) == versions
+
+
+def _nobody_minds(view: View) -> bool:
     unwanted = view.wishes.uninstall or view.wishes.proves_cuda is False or view.wishes.gates is False
     return not unwanted and not pause_of(view)
+
+
+def driver_versions(facts: DriverFacts) -> tuple[str, str]:
+    """Of its library on the disk, and of the kernel module."""
+    return driver.tree_of(facts).version, facts.module_version
 
 
 def pause_of(view: View) -> str:

@@ -26,7 +26,7 @@ from gpuready.node.links.cuda import Asking, CudaChild, CudaLink
 from gpuready.node.links.driver import DriverLink, KernelLook, Look, paths_to_watch
 from gpuready.node.root import Root, boot_id
 from gpuready.operands.node_agent import wishes as wishing
-from gpuready.operands.node_agent.decision import View
+from gpuready.operands.node_agent.decision import View, driver_versions
 from gpuready.operands.node_agent.discovery import source_of
 from gpuready.operands.node_agent.settings import Settings
 from gpuready.operands.node_agent.wishes import PLUGIN, TOOLKIT, Wishes
@@ -170,13 +170,12 @@ class Observer:
         toolkit = toolkit_files.find_record_row(self.records_dir, self.boot_id)
         node, gpu_node = self.node(), self.gpu_node()
         facts = self.link.facts(seen, self._wishes().driver_enabled, self._evidence(gpu_node))
-        library_version = driver.tree_of(facts).version
+        versions = driver_versions(facts)
         stamp = (
             _without_news(record),
             _without_news(toolkit),
             node and node.status.allocatable,
-            library_version,
-            facts.module_version,
+            *versions,
         )
         return View(
             node_name=self._settings.node_name,
@@ -193,7 +192,7 @@ class Observer:
             toolkit_gate=toolkit_files.has_gate(self.gates_dir),
             specs=self._specs.take(self._spec_look.look(), self._clock()),
             toolkit_installed=self.toolkit_journal.exists(),
-            cuda=self._look_at_cuda(seen, record, node, (library_version, facts.module_version)),
+            cuda=self._look_at_cuda(seen, record, node, versions),
             settled=self._settling.is_settled(stamp, self._clock()),
             label_source=source_of(self._settings.label_source, node.metadata.annotations if node else {}),
         )

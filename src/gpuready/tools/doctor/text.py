@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from gpuready.chain.verdict import State, Verdict
+from gpuready.chain.verdict import Link, State, Verdict
 from gpuready.chain.wording import counted
 from gpuready.tools.doctor.analysis import Report
 from gpuready.tools.doctor.finding import Finding, Severity
@@ -28,7 +28,8 @@ def node_text(row: NodeRow, report: Report, columns: int | None = None) -> str:
     """One node, every link. columns: of the terminal, None where lines may be as long as they are."""
     lines = [] if row.verdicts else [_without_verdicts(row)]
     for verdict in row.verdicts:
-        lines += _verdict_lines(verdict)
+        is_news = row.is_heard or verdict.link is Link.REPORTING
+        lines += _verdict_lines(verdict) if is_news else [_last_known(verdict)]
     return folded(joined([*lines, counts(report)]), columns, hang=_MESSAGE_COLUMN)
 
 
@@ -95,6 +96,11 @@ def _verdict_lines(verdict: Verdict) -> list[str]:
     if verdict.next_step:
         lines.append(f"      {'next':<14} {verdict.next_step}")
     return lines
+
+
+def _last_known(verdict: Verdict) -> str:
+    """Of a node that nobody speaks for."""
+    return f"{'-':<5} {verdict.link:<14} last known: {verdict.message}"
 
 
 def _finding_lines(finding: Finding, subjects: Sequence[str]) -> list[str]:

@@ -625,6 +625,21 @@ async def test_a_program_that_is_not_wanted_any_more_is_ended(
         await api.until(lambda: proofs.running == 0)
 
 
+async def test_a_program_of_a_driver_that_is_updated_meanwhile_is_ended(api: FakeApi, tmp_path: Path) -> None:
+    """What comes of it counts no more, and nobody can load the new module while it holds the old one."""
+    machine, child = host_driver(tmp_path)
+    proofs = HangingCudaChild()
+    await api.put("nodes", node())
+    await api.put("gpunodes", gpu_node())
+    async with running(api, machine, child, proofs):
+        await api.until(lambda: link(api, "cuda")["reason"] == "ProofRunning" and proofs.running == 1)
+        child.answer = mismatch()
+
+        machine.install_driver("570.124.06")
+
+        await api.until(lambda: proofs.running == 0)
+
+
 @pytest.mark.parametrize(
     ("spec", "labels", "reason"),
     [

@@ -15,7 +15,7 @@ from gpuready_sim.apiserver.failures import (
     method_not_allowed,
     not_found,
 )
-from gpuready_sim.apiserver.negotiation import body_of
+from gpuready_sim.apiserver.negotiation import body_of, object_of
 from gpuready_sim.apiserver.registry import ResourceType
 from gpuready_sim.apiserver.requests import Reply, Request, Target
 from gpuready_sim.apiserver.resources import Resources, write_options
@@ -201,7 +201,7 @@ class Actions:
         """PUT namespaces/x/finalize: replace spec.finalizers."""
         if request.method != "PUT":
             raise method_not_allowed()
-        body = body_of(request, resource.kind)
+        body = object_of(request, resource.kind, custom=False)
         written = self._resources.writes.put(
             resource, ("", target.name), body, write_options(request), "finalize"
         )

@@ -6,7 +6,8 @@ import asyncio
 import datetime
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+import unicodedata
+from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -130,7 +131,7 @@ class ApiServer:
     async def _serve(self, request: Request, receive: Receive, send: Send) -> None:
         begun = time.perf_counter()
         answer = await self._answer_or_refuse(request)
-        answer.headers += [("Warning", _warning(text)) for text in request.warnings]
+        answer.headers += [("Warning", text) for text in _warnings(request.warnings)]
         self._audit.note(request, answer.code, time.perf_counter() - begun)
         if isinstance(answer, Reply):
             await _send_reply(answer, request, send)
@@ -339,9 +340,12 @@ async def _wait_until_gone(receive: Receive) -> None:
 
 
 def _encoded(headers: list[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
-    return [(name.lower().encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers]
+    return [(name.lower().encode("latin-1"), value.encode("utf-8", "replace")) for name, value in headers]
 
 
-def _warning(text: str) -> str:
-    quoted = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'299 - "{quoted}"'
+def _warnings(texts: list[str]) -> Iterator[str]:
+    """Each once; what no header can hold is not told, as really."""
+    for text in dict.fromkeys(texts):
+        if not any(unicodedata.category(char) == "Cc" for char in text):
+            quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+            yield f'299 - "{quoted}"'

@@ -155,9 +155,10 @@ def apply(
             owners = _first_owner(tracked, schema, api_version, subresource, now)
         owners = _of_known_versions(owners, versions)
         _refuse_untypable(before, owners, api_version, versions)
-        claimed = fieldsets.difference(fieldsets.field_set(wanted, schema), NEVER_OWNED)
+        said = fieldsets.field_set(wanted, schema)
+        claimed = fieldsets.difference(said, NEVER_OWNED)
         after = merged(before, wanted, schema) if before else wanted
-        after = _without_former_fields(after, owners, owners.get(me), claimed, schema)
+        after = _without_former_fields(after, owners, owners.get(me), said, schema)
         change = fieldsets.compare(before, after, schema)
         _refuse_untypable(after, owners, api_version, versions, "failed to convert new object: ")
     except SchemaMismatch as exc:
@@ -205,6 +206,8 @@ def track_update(
     schema = schema or UNTYPED
     before, owners = _taken_apart(old) if old is not None else ({}, {})
     after, brought = _taken_apart(new)
+    if not _is_readable(_raw_entries(new)):
+        brought = {}
     zero = _zero(schema)
     before = {name: zero[name] for name in zero if name in after} | before if old is not None else zero
     raw = _raw_entries(new)
@@ -284,6 +287,16 @@ def _taken_apart(obj: Object) -> tuple[Object, Owners]:
 
 def _raw_entries(obj: Object) -> list[Object]:
     return (obj.get("metadata") or {}).get("managedFields") or []
+
+
+def _is_readable(entries: list[Object]) -> bool:
+    """Whether what a writer says of owners counts; if not, those of the live object stay."""
+    return all(
+        entry.get("operation") in (APPLY, UPDATE)
+        and entry.get("apiVersion")
+        and entry.get("fieldsType") == "FieldsV1"
+        for entry in entries
+    )
 
 
 def decoded(entries: list[Object]) -> Owners:

@@ -9,7 +9,7 @@ import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gpuready_sim.apiserver import go_json
+from gpuready_sim.apiserver import go_values
 from gpuready_sim.apiserver.failures import Obj, bad_request, conflict, invalid
 from gpuready_sim.apiserver.registry import ResourceType
 from gpuready_sim.apiserver.schemas import FieldError
@@ -42,7 +42,7 @@ def parse_options(body: Obj, query: Mapping[str, str]) -> DeleteOptions:
     _refuse_other_kind(body)
     preconditions = body.get("preconditions") or {}
     if not isinstance(preconditions, dict):
-        what = f"cannot unmarshal {go_json.kind_of(preconditions)} into Go struct field"
+        what = f"cannot unmarshal {go_values.kind_of(preconditions)} into Go struct field"
         raise bad_request(f"json: {what} DeleteOptions.preconditions of type v1.Preconditions")
     orphan = body.get("orphanDependents", _flag(query.get("orphanDependents")))
     propagation = body.get("propagationPolicy") or query.get("propagationPolicy", "")

@@ -61,7 +61,7 @@ def _unreadable(value: dict[str, Any], path: str) -> str:
             return FieldError(f"{path}.{name}", "Invalid", value[name], "must be a string").message()
     metadata = value.get("metadata")
     if metadata is not None and not isinstance(metadata, dict):
-        why = f"json: cannot unmarshal {go_json.kind_of(metadata)} into Go value of type v1.ObjectMeta"
+        why = go_json.unmarshalled(metadata, "v1.ObjectMeta")
         return FieldError(f"{path}.metadata", "Invalid", metadata, why).message()
     if "metadata" in value and (why := schemas.metadata_misfit(value["metadata"], "", custom=True)):
         return FieldError(f"{path}.metadata", "Invalid", value["metadata"], why).message()

@@ -126,8 +126,17 @@ def _element_text(element: str) -> str:
     if kind == "f":
         return f".{rest}"
     if kind == "k":
-        return "[" + ",".join(f"{key}={compact(value)}" for key, value in json.loads(rest).items()) + "]"
+        return "[" + ",".join(f"{key}={_shown(value)}" for key, value in json.loads(rest).items()) + "]"
     return f"[={rest}]" if kind == "v" else f"[{rest}]"
+
+
+def _shown(value: Any) -> str:
+    """A value as the paths of errors have it: a=1b="c", [1,2]"""
+    if isinstance(value, dict):
+        return "".join(f"{key}={_shown(value[key])}" for key in sorted(value))
+    if isinstance(value, list):
+        return "[" + ",".join(map(_shown, value)) + "]"
+    return compact(value)
 
 
 def _is_member(node: FieldSet) -> bool:
@@ -180,12 +189,15 @@ def _with_self(node: FieldSet | None) -> FieldSet:
 def element_key(item: Any, schema: Schema) -> str:
     """How a list element is called in a field set: k:{"name":"a"} or v:"a".
 
-    raises   SchemaMismatch when none of the identifying fields is there
+    raises   SchemaMismatch for one that cannot be told from others
+
+    Source: structured-merge-diff v6, typed/helpers.go, listItemToPathElement.
     """
     if schema.relation == SET:
-        return "v:" + compact(item)
+        return "v:" + compact(_told_apart(item))
     if not isinstance(item, dict):
-        raise SchemaMismatch(f"an element of an associative list is {compact(item)}, not an object")
+        what = "a null element" if item is None else "non-map elements"
+        raise SchemaMismatch(f"associative list with keys may not have {what}")
     found = {}
     for key in schema.list_map_keys:
         value = item.get(key)
@@ -194,9 +206,22 @@ def element_key(item: Any, schema: Schema) -> str:
         if value is not None:
             found[key] = value
     if not found:
-        keys = ", ".join(f'"{key}"' for key in schema.list_map_keys)
-        raise SchemaMismatch(f"associative list with keys has an element that omits key field {keys}")
+        keys = " ".join(f'"{key}"' for key in schema.list_map_keys)
+        raise SchemaMismatch(
+            f"associative list with keys has an element that omits all key fields [{keys}] "
+            "(and doesn't have default values for any key fields)"
+        )
     return "k:" + compact(found)
+
+
+def _told_apart(item: Any) -> Any:
+    if isinstance(item, dict):
+        raise SchemaMismatch("associative list without keys has an element that's a map type")
+    if isinstance(item, list):
+        raise SchemaMismatch("not supported: associative list with lists as elements")
+    if item is None:
+        raise SchemaMismatch("associative list without keys has an element that's an explicit null")
+    return item
 
 
 def compact(value: Any) -> str:
@@ -205,25 +230,6 @@ def compact(value: Any) -> str:
 
 def _indexed(items: list[Any], schema: Schema) -> list[tuple[str, Any]]:
     return [(element_key(item, schema), item) for item in items]
-
-
-def repeated_element(
-    value: Any, schema: Schema, path: tuple[str, ...] = ()
-) -> tuple[tuple[str, ...], str] | None:
-    """The first associative list that names an element twice, as (path, element); None when none does."""
-    if isinstance(value, dict) and schema.relation == GRANULAR:
-        children = [((*path, f"f:{name}"), child, schema.child(name)) for name, child in value.items()]
-    elif isinstance(value, list) and schema.relation in (MAP, SET):
-        element, seen = schema.element(), set[str]()
-        for key, _ in _indexed(value, schema):
-            if key in seen:
-                return path, key
-            seen.add(key)
-        children = [((*path, key), item, element) for key, item in _indexed(value, schema)]
-    else:
-        return None
-    found = (repeated_element(child, kind, at) for at, child, kind in children)
-    return next((one for one in found if one is not None), None)
 
 
 # --- two objects ---

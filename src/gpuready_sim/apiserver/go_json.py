@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+
+from gpuready_sim.apiserver import go_values
 
 _SPACE = " \t\r\n"
 _LITERALS = {"t": "true", "f": "false", "n": "null"}
@@ -16,9 +17,8 @@ END = "unexpected end of JSON input"
 
 def complaint(body: bytes) -> str:
     """The first thing wrong with a text; empty when nothing is."""
-    text = body.decode("utf-8", "replace")
     try:
-        _Scanner(text).whole()
+        _Scanner(body.decode("latin-1")).whole()  # it looks at bytes
     except _Wrong as exc:
         return str(exc)
     return ""
@@ -184,41 +184,36 @@ class _Scanner:
         return char
 
 
+_SHOWN = {"'": "\\'", '"': '"', "\\": "\\\\", "\a": "\\a", "\b": "\\b", "\f": "\\f"} | {
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\v": "\\v",
+}
+
+
 def _wrong(char: str, where: str) -> _Wrong:
-    shown = {"'": "\\'", '"': '"'}.get(char, json.dumps(char, ensure_ascii=False)[1:-1])
+    shown = _SHOWN.get(char, char)
+    if not shown.isprintable():
+        shown = f"\\x{ord(char):02x}" if char < "\x80" else f"\\u{ord(char):04x}"
     return _Wrong(f"invalid character '{shown}' {where}")
 
 
-def kind_of(value: object) -> str:
-    """How its decoder names a value: object, array, string, number, bool, null."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "bool"
-    if isinstance(value, (dict, list)):
-        return "object" if isinstance(value, dict) else "array"
-    return "string" if isinstance(value, str) else "number"
+def unmarshalled(value: object, wanted: str, field: str = "") -> str:
+    """What it says of a value of the wrong type.
+
+    field  the struct's name and the path to the field in it; "" for a value by itself
+    """
+    kind = go_values.kind_of(value)
+    where = f"Go struct field {field}" if field else "Go value"
+    return f"json: cannot unmarshal {kind} into {where} of type {wanted}"
 
 
-def printed(value: object) -> str:
-    """As fmt prints it with %v: map[a:1 b:[x y]]."""
-    if isinstance(value, dict):
-        return "map[" + " ".join(f"{key}:{printed(value[key])}" for key in sorted(value)) + "]"
-    if isinstance(value, list):
-        return "[" + " ".join(printed(one) for one in value) + "]"
-    if isinstance(value, bool):
-        return str(value).lower()
-    return "<nil>" if value is None else str(value)
-
-
-def with_whole_numbers(value: Any) -> Any:
-    """As Go writes numbers: one without a fraction is a whole one, however written."""
-    if isinstance(value, float):
-        return int(value) if value.is_integer() and abs(value) < 1e21 else value
-    if isinstance(value, dict):
-        made = {key: with_whole_numbers(child) for key, child in value.items()}
-        return made if any(made[key] is not value[key] for key in value) else value
-    if isinstance(value, list):
-        items = [with_whole_numbers(item) for item in value]
-        return items if any(a is not b for a, b in zip(items, value, strict=True)) else value
-    return value
+def too_large(value: object, field: str = "") -> str:
+    """What it says of the first number that does not fit a float64; empty when all do."""
+    try:
+        go_values.untyped(value)
+    except go_values.OutOfRange as exc:
+        where = f"Go struct field {field}" if field else "Go value"
+        return f"json: cannot unmarshal number {exc} into {where} of type float64"
+    return ""

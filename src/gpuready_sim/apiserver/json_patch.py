@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gpuready_sim.apiserver import go_json
+from gpuready_sim.apiserver.go_values import Number, json_text
 
 REJECTED = "the server rejected our request due to an error in our request"
 
@@ -33,16 +33,30 @@ def bad_request(message: str) -> PatchError:
 
 
 def merge_patch(obj: Any, patch: Any) -> Any:
-    """The object after a merge patch: null deletes, objects merge, anything else replaces."""
+    """The object after a merge patch: null deletes, objects merge, anything else replaces.
+
+    The keys of what it touches are in order then, in which they are decoded.
+    """
+    return _merged(obj, patch) if isinstance(patch, dict) else _without_nulls(patch)
+
+
+def _merged(obj: Any, patch: Any) -> Any:
     if not isinstance(patch, dict):
-        return patch
+        return patch if isinstance(obj, dict) else _without_nulls(patch)
     out = dict(obj) if isinstance(obj, dict) else {}
     for key, value in patch.items():
         if value is None:
             out.pop(key, None)
         else:
-            out[key] = merge_patch(out.get(key), value)
-    return out
+            out[key] = _merged(out.get(key), value)
+    return dict(sorted(out.items()))
+
+
+def _without_nulls(value: Any) -> Any:
+    """Of the objects in lists, too."""
+    if isinstance(value, dict):
+        return {key: _without_nulls(value[key]) for key in sorted(value) if value[key] is not None}
+    return [_without_nulls(child) for child in value] if isinstance(value, list) else value
 
 
 def json_patch(obj: Any, ops: Sequence[dict[str, Any]]) -> Any:
@@ -59,10 +73,6 @@ def json_patch(obj: Any, ops: Sequence[dict[str, Any]]) -> Any:
 
 
 def _operation(op: dict[str, Any]) -> Callable[[Any, dict[str, Any]], Any]:
-    for field in ("op", "path", "from"):
-        if op.get(field) is not None and not isinstance(op[field], str):
-            what = f"cannot unmarshal {go_json.kind_of(op[field])} into Go struct field jsonPatchOp.{field}"
-            raise bad_request(f"error decoding patch: json: {what} of type string")
     name = op.get("op")
     if not isinstance(name, str) or name not in OPERATIONS:
         raise _misfit(f"unexpected kind: {name}")
@@ -74,8 +84,6 @@ def _operation(op: dict[str, Any]) -> Callable[[Any, dict[str, Any]], Any]:
 def _add(doc: Any, op: dict[str, Any]) -> Any:
     """Not to the whole document, which only `replace` replaces; without a value it adds null."""
     path = _pointer(op["path"])
-    if not path:
-        raise _missing("add", path)
     return _put(doc, path, copy.deepcopy(op.get("value")), "add")
 
 
@@ -101,16 +109,17 @@ def _replace(doc: Any, op: dict[str, Any]) -> Any:
 
 
 def _move(doc: Any, op: dict[str, Any]) -> Any:
-    source = _pointer(_from(op))
-    if _pointer(op["path"])[: len(source)] == source and op["path"] != op["from"]:
-        raise _misfit("move operation: cannot move a value into itself")
-    return _put(doc, _pointer(op["path"]), _taken(doc, source, "move"), "move")
+    """What is moved is away before its destination is looked for."""
+    value = _taken(doc, _pointer(_from(op)), "move")
+    return _put(doc, _pointer(op["path"]), value, "move")
 
 
 def _copy(doc: Any, op: dict[str, Any]) -> Any:
     """Of a key that is not there it copies null, as the library behind the real server."""
     path = _pointer(_from(op))
-    parent = _parent(doc, path, "copy") if path else None
+    if not path:
+        raise _missing("copy", path)
+    parent = _parent(doc, path, "copy")
     missing = isinstance(parent, dict) and path[-1] not in parent
     value = None if missing else copy.deepcopy(_found(doc, path, "copy"))
     return _put(doc, _pointer(op["path"]), value, "copy")
@@ -119,9 +128,8 @@ def _copy(doc: Any, op: dict[str, Any]) -> Any:
 def _test(doc: Any, op: dict[str, Any]) -> Any:
     wanted, path = op.get("value"), _pointer(op["path"])
     parent = _parent(doc, path, "test") if path else None
-    if wanted is None and isinstance(parent, dict) and path[-1] not in parent:
-        return doc
-    actual = _found(doc, path, "test")
+    missing = isinstance(parent, dict) and path[-1] not in parent
+    actual = None if missing else _found(doc, path, "test")
     if not _same(actual, wanted):
         raise _misfit(f"testing value {op['path']} failed: test failed")
     return doc
@@ -164,7 +172,7 @@ def _pointer(path: str) -> list[str]:
 
 def _put(doc: Any, path: list[str], value: Any, op: str) -> Any:
     if not path:
-        return value
+        raise _missing(op, path)
     parent = _parent(doc, path, op)
     if isinstance(parent, list):
         at = len(parent) if path[-1] == "-" else _index(path[-1], len(parent) + 1, op)
@@ -227,11 +235,19 @@ def _missing(op: str, path: list[str]) -> PatchError:
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Equal as JSON: true is not 1, but 1 is 1.0."""
+    """Equal as JSON texts: neither true nor 1.0 is 1."""
     if isinstance(a, bool) or isinstance(b, bool):
         return a is b
     if isinstance(a, dict) and isinstance(b, dict):
         return a.keys() == b.keys() and all(_same(a[key], b[key]) for key in a)
     if isinstance(a, list) and isinstance(b, list):
         return len(a) == len(b) and all(map(_same, a, b))
+    if isinstance(a, float) or isinstance(b, float):
+        return _as_written(a) == _as_written(b)
     return bool(a == b)
+
+
+def _as_written(value: Any) -> str:
+    if isinstance(value, Number):
+        return value.text
+    return json_text(value) if isinstance(value, (int, float)) else ""

@@ -49,12 +49,41 @@ _VERSIONED: Final = (
     ("coordination.k8s.io", "Lease"),
     ("policy", "PodDisruptionBudget"),
     ("apiextensions.k8s.io", "CustomResourceDefinition"),
+    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"),
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"),
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"),
+    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"),
+    ("storage.k8s.io", "CSIDriver"),
+    ("storage.k8s.io", "CSINode"),
+    ("storage.k8s.io", "CSIStorageCapacity"),
+    ("storage.k8s.io", "VolumeAttachment"),
+)
+# Strategies that let an update create what is not there.
+_CREATED_BY_UPDATES: Final = frozenset(
+    {
+        "endpoints",
+        "events",
+        "limitranges",
+        "services",
+        "events.events.k8s.io",
+        "leases.coordination.k8s.io",
+        "runtimeclasses.node.k8s.io",
+        "clusterrolebindings.rbac.authorization.k8s.io",
+        "clusterroles.rbac.authorization.k8s.io",
+        "rolebindings.rbac.authorization.k8s.io",
+        "roles.rbac.authorization.k8s.io",
+    }
 )
 
 
 def must_name_version(resource: ResourceType) -> bool:
     """A PUT of this kind must say which version it was made from."""
     return resource.custom is not None or (resource.group, resource.kind) in _VERSIONED
+
+
+def is_created_by_updates(resource: ResourceType) -> bool:
+    """A PUT of this kind makes the object where there is none."""
+    return resource.qualified in _CREATED_BY_UPDATES
 
 
 def prepare_create(obj: Obj, resource: ResourceType, around: Surroundings) -> None:

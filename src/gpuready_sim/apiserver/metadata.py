@@ -6,7 +6,7 @@ import secrets
 import uuid
 
 from gpuready_sim.apiserver import go_json, schemas
-from gpuready_sim.apiserver.failures import Failure, Obj, bad_request, conflict, invalid
+from gpuready_sim.apiserver.failures import Failure, Obj, bad_request, conflict, internal_error, invalid
 from gpuready_sim.apiserver.registry import ResourceType
 from gpuready_sim.apiserver.schemas import FieldError
 from gpuready_sim.apiserver.store import encode
@@ -50,8 +50,8 @@ def checked_head(
     patching  the object is what a patch has made, not what somebody sent
     raises    Failure 400 or 422 when the object says otherwise
     """
-    _refuse_unkind(obj, resource, patching=patching)
-    if _is_another_kind(obj, resource):
+    refuse_unkind(obj, resource, patching=patching)
+    if is_another_kind(obj, resource):
         if resource.custom is not None:
             raise _custom_kind(obj, resource, patching=patching)
         raise _builtin_kind(obj, resource, patching=patching)
@@ -62,10 +62,12 @@ def checked_head(
     for field in ("labels", "annotations"):
         if None in (meta.get(field) or {}).values():
             meta[field] = {key: "" if value is None else value for key, value in meta[field].items()}
-    check_place(meta, namespace, name)
+    check_namespace(meta, namespace)
+    if name and meta.get("name"):
+        check_name(meta, name)
     if namespace:
         meta["namespace"] = namespace
-    else:
+    elif not resource.namespaced:
         meta.pop("namespace", None)
     if name:
         meta["name"] = name
@@ -73,21 +75,23 @@ def checked_head(
     return head | {key: value for key, value in obj.items() if key not in head}
 
 
-def _refuse_unkind(obj: Obj, resource: ResourceType, *, patching: bool) -> None:
+def refuse_unkind(obj: Obj, resource: ResourceType, *, patching: bool) -> None:
     """
     raises  Failure 400 or 422 for what has no readable kind
     """
     why = ""
     for key in ("apiVersion", "kind"):
         if obj.get(key) is not None and not isinstance(obj[key], str):
-            what = f"cannot unmarshal {go_json.kind_of(obj[key])} into Go struct field .{key} of type string"
-            why = why or f"couldn't get version/kind; json parse error: json: {what}"
+            what = go_json.unmarshalled(obj[key], "string", f".{key}")
+            why = why or f"couldn't get version/kind; json parse error: {what}"
     if not why and patching and resource.custom is not None and not obj.get("kind"):
         why = f"Object 'Kind' is missing in '{encode(obj).decode()}'"
     if why and patching:
         raise invalid("", "", "", [FieldError("patch", "Invalid", encode(obj).decode(), why)])
     if why:
         raise bad_request(f"the object provided is unrecognized (must be of type {resource.kind}): {why}")
+    if patching and resource.custom is not None and not obj.get("apiVersion"):
+        raise internal_error("Object 'apiVersion' is missing in 'object has no apiVersion field'")
 
 
 def _refuse_mistyped(obj: Obj, resource: ResourceType, *, patching: bool) -> None:
@@ -97,13 +101,16 @@ def _refuse_mistyped(obj: Obj, resource: ResourceType, *, patching: bool) -> Non
     why = schemas.metadata_misfit(obj.get("metadata"), resource.kind, custom=resource.custom is not None)
     if not why:
         return
+    if resource.custom is None:
+        why = schemas.misfit({"apiVersion": resource.api_version, "kind": resource.kind, **obj}) or why
     if patching:
         raise invalid("", "", "", [FieldError("patch", "Invalid", encode(obj).decode(), why)])
     kind = resource.kind
     raise bad_request(f'{kind} in version "{resource.version}" cannot be handled as a {kind}: {why}')
 
 
-def _is_another_kind(obj: Obj, resource: ResourceType) -> bool:
+def is_another_kind(obj: Obj, resource: ResourceType) -> bool:
+    """Whether it says so; one that says nothing is what the path says."""
     given = obj.get("apiVersion") or resource.api_version, obj.get("kind") or resource.kind
     return given != (resource.api_version, resource.kind)
 
@@ -112,7 +119,7 @@ def refuse_applied_kind(applied: Obj, resource: ResourceType) -> None:
     """
     raises  Failure 400
     """
-    if _is_another_kind(applied, resource):
+    if is_another_kind(applied, resource):
         version = str(applied.get("apiVersion"))
         place = version if "/" in version else f"/{version}"
         raise bad_request(f"invalid object type: {place}, Kind={applied.get('kind')}")
@@ -156,7 +163,7 @@ def _builtin_kind(obj: Obj, resource: ResourceType, *, patching: bool) -> Failur
     return bad_request(f'{kind} in version "{version}" cannot be handled as a {resource.kind}: {why}')
 
 
-def check_place(meta: Obj, namespace: str, name: str) -> None:
+def check_namespace(meta: Obj, namespace: str) -> None:
     """Of what belongs to the whole cluster the server forgets a namespace, as the real one does.
 
     raises  Failure 400 for an object that says it is elsewhere
@@ -168,21 +175,29 @@ def check_place(meta: Obj, namespace: str, name: str) -> None:
         raise bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"
         )
-    if name and meta.get("name") and meta["name"] != name:
+
+
+def check_name(meta: Obj, name: str) -> None:
+    """
+    raises  Failure 400 for an object that says nothing of its name, or another one
+    """
+    if not meta.get("name"):
+        why = f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        raise bad_request(why)
+    if meta["name"] != name:
         raise bad_request(
             f"the name of the object ({meta['name']}) does not match the name on the URL ({name})"
         )
 
 
-def refuse_nameless(made: Obj, resource: ResourceType, name: str) -> None:
+def refuse_nameless(made: Obj, name: str) -> None:
     """
     raises  Failure 400 for a patch that takes away what says which object it is
     """
     meta = made.get("metadata")
-    told = isinstance(meta, dict) and meta.get("name")
-    if resource.custom is None and not (made.get("apiVersion") and (told or _is_told_wrongly(meta))):
-        why = f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
-        raise bad_request(why)
+    told = isinstance(meta, dict) and meta.get("name") not in (None, "")
+    if not (made.get("apiVersion") and (told or _is_told_wrongly(meta))):
+        check_name({}, name)
 
 
 def _is_told_wrongly(meta: object) -> bool:
@@ -190,18 +205,14 @@ def _is_told_wrongly(meta: object) -> bool:
     return meta is not None and not isinstance(meta, dict)
 
 
-def refuse_another(new: Obj, live: Obj, resource: ResourceType) -> None:
-    """
-    raises  Failure 422 when a patch makes another object of it, or says itself when it was deleted
-    """
+def changed_identity(new: Obj, live: Obj) -> list[FieldError]:
+    """What makes another object of it, or says itself when it was deleted."""
     meta, before = new["metadata"], live["metadata"]
-    errors = [
+    return [
         FieldError(f"metadata.{field}", "Invalid", meta[field], "field is immutable")
         for field in ("uid", "deletionTimestamp", "deletionGracePeriodSeconds")
         if meta.get(field) and meta[field] != before.get(field)
     ]
-    if errors:
-        raise invalid(resource.kind, resource.group, before["name"], errors)
 
 
 def begin(obj: Obj, resource: ResourceType, now: str) -> None:
@@ -230,34 +241,64 @@ def random_suffix() -> str:
     return "".join(secrets.choice(_SUFFIX_LETTERS) for _ in range(5))
 
 
-def carry_over(new: Obj, old: Obj, resource: ResourceType) -> None:
-    """Keep in an update what the server owns; `new` is ours to edit.
-
-    raises  Failure 409 when the update was made from another version or another object
+def refuse_another_version(new: Obj, live: Obj, resource: ResourceType, *, needed: bool) -> None:
     """
-    meta, live = new["metadata"], old["metadata"]
-    name = live["name"]
-    if (given := meta.get("uid")) and given != live["uid"]:
-        # As the real one gives it away, with the key under which its store has the object.
-        place = "/".join(part for part in (resource.plural, live.get("namespace"), name) if part)
-        why = (
-            f"StorageError: invalid object, Code: 4, Key: /registry/{place}, ResourceVersion: 0, "
-            f"AdditionalErrorMsg: Precondition failed: UID in precondition: {given}, "
-            f"UID in object meta: {live['uid']}"
-        )
-        raise conflict(resource.plural, resource.group, name, why)
-    given = meta.get("resourceVersion") or "0"
-    if not given.isascii() or not given.isdecimal():
-        raise Failure(500, "", f'strconv.ParseUint: parsing "{given}": invalid syntax')
-    if given not in ("0", live["resourceVersion"]):
+    needed  the update must say from which version it was made
+    raises  Failure 409 when that is another one than there is, 422 when it says none and must
+    """
+    given, name = parsed_version(new["metadata"]), live["metadata"]["name"]
+    if needed and not given:
+        error = FieldError("metadata.resourceVersion", "Invalid", 0, "must be specified for an update")
+        raise invalid(resource.plural, resource.group, name, [error])
+    if given not in (0, int(live["metadata"]["resourceVersion"])):
         raise conflict(resource.plural, resource.group, name)
+
+
+def carry_over(new: Obj, old: Obj) -> None:
+    """Keep in an update what the server owns; `new` is ours to edit."""
+    meta, live = new["metadata"], old["metadata"]
     for key in (*_SERVER_OWNED, "generation", "resourceVersion"):
         if key in live:
             meta[key] = live[key]
         else:
             meta.pop(key, None)
-    if "generateName" in live:
-        meta["generateName"] = live["generateName"]
+
+
+def refuse_another_uid(meta: Obj, live: Obj, resource: ResourceType) -> None:
+    """
+    raises  Failure 409, which gives away the key under which the real one's store has the object
+    """
+    if (given := meta.get("uid")) and given != live["uid"]:
+        folder = _folder(resource)
+        place = "/".join(part for part in (folder, live.get("namespace"), live["name"]) if part)
+        why = (
+            f"StorageError: invalid object, Code: 4, Key: /registry/{place}, ResourceVersion: 0, "
+            f"AdditionalErrorMsg: Precondition failed: UID in precondition: {given}, "
+            f"UID in object meta: {live['uid']}"
+        )
+        raise conflict(resource.plural, resource.group, live["name"], why)
+
+
+_FOLDERS = {"nodes": "minions", "services": "services/specs", "endpoints": "services/endpoints"}
+
+
+def _folder(resource: ResourceType) -> str:
+    """Where the real one's store has the objects."""
+    if resource.custom is not None or resource.group == "apiextensions.k8s.io":
+        return f"{resource.group}/{resource.plural}"
+    return _FOLDERS.get(resource.qualified, resource.plural)
+
+
+def parsed_version(meta: Obj) -> int:
+    """
+    raises  Failure 500 for a version that is no number
+    """
+    given = str(meta.get("resourceVersion") or "0")
+    if not given.isascii() or not given.isdecimal():
+        raise Failure(500, "", f'strconv.ParseUint: parsing "{given}": invalid syntax')
+    if int(given) >= 2**64:
+        raise Failure(500, "", f'strconv.ParseUint: parsing "{given}": value out of range')
+    return int(given)
 
 
 def count_generation(new: Obj, old: Obj, resource: ResourceType) -> None:

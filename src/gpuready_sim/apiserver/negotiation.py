@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any
 
 import msgspec
 import yaml
 
-from gpuready_sim.apiserver import go_json, protobuf
+from gpuready_sim.apiserver import go_json, go_values, protobuf, store, yaml_bodies
 from gpuready_sim.apiserver.failures import (
     Failure,
     Obj,
@@ -18,8 +19,8 @@ from gpuready_sim.apiserver.failures import (
     nothing_acceptable,
     unsupported_media_type,
 )
+from gpuready_sim.apiserver.go_values import decode
 from gpuready_sim.apiserver.requests import JSON, Request
-from gpuready_sim.apiserver.store import decode
 
 YAML = "application/yaml"
 _OFFERED = (JSON, YAML)
@@ -128,7 +129,7 @@ def error_form(request: Request) -> Form:
 
 def to_yaml(raw: bytes) -> bytes:
     """A JSON answer as YAML."""
-    text: str = yaml.dump(decode(raw), Dumper=_Dumper, sort_keys=True)
+    text: str = yaml.dump(store.decode(raw), Dumper=_Dumper, sort_keys=True)
     return text.encode()
 
 
@@ -146,28 +147,85 @@ def _written_text(dumper: yaml.CSafeDumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _written_text)
 
 
-def body_of(request: Request, kind: str = "", *, custom: bool = False) -> Obj:
-    """The object in a request's body.
+def body_of(request: Request) -> Obj:
+    """The object in a request's body, its numbers as Go holds those of which it knows no type.
 
-    kind    what it must be, where that is said of a body that cannot be read
-    custom  a custom resource, of which nobody knows the kind unless it says so
     raises  Failure 415 for a media type that we do not read, 400 for what cannot be parsed
     """
-    media = request.headers.get("content-type", JSON).split(";")[0].strip().lower()
-    if media in (JSON, "", "*/*"):
-        parsed = _parse_object(request.body, kind)
-    elif media == protobuf.MEDIA_TYPE:
-        parsed = _parse_protobuf(request.body)
-    elif media in (YAML, "application/x-yaml", "text/yaml"):
-        parsed = parse_yaml(request.body)
-    else:
-        raise unsupported_media_type(_READ)
-    if not isinstance(parsed, dict):
-        raise bad_request("the body of the request is not an object")
-    if custom and not parsed.get("kind"):
+    parsed = _parsed(request, "")
+    if why := go_json.too_large(parsed):
+        raise bad_request(why)
+    plain: Obj = go_values.plain(parsed)
+    return plain
+
+
+def object_of(request: Request, kind: str, *, custom: bool) -> Obj:
+    """The object in the body of a create or an update; numbers of a built-in kind keep their text.
+
+    kind    what it must be, which is said of a body that cannot be read
+    custom  a custom resource, of which nobody knows the kind unless it says so
+    raises  as body_of
+    """
+    parsed = _parsed(request, kind)
+    if not custom:
+        return parsed
+    if not parsed.get("kind"):
         why = f"Object 'Kind' is missing in '{request.body.decode('utf-8', 'replace')}'"
         raise _unrecognized(kind, why, request.body)
-    return parsed
+    why = go_json.too_large(parsed)
+    if not why and parsed.get("apiVersion", "") is None:
+        why = ".apiVersion accessor error: <nil> is of the type <nil>, expected string"
+    if why:
+        version = str(parsed.get("apiVersion") or "").rpartition("/")[2]
+        raise bad_request(f'{parsed["kind"]} in version "{version}" cannot be handled as a {kind}: {why}')
+    plain: Obj = go_values.plain(parsed)
+    return plain
+
+
+def _parsed(request: Request, kind: str) -> Obj:
+    media = _media_of(request)
+    if media == JSON:
+        parsed = _parse_object(request.body, kind)
+    elif media == protobuf.MEDIA_TYPE:
+        parsed = _parse_protobuf(request.body, kind)
+    else:
+        parsed = _parse_yaml(request.body, kind)
+    if not isinstance(parsed, (dict, NoneType)):
+        why = go_json.unmarshalled(parsed, VERSION_AND_KIND)
+        raise _unrecognized(kind, f"couldn't get version/kind; json parse error: {why}", request.body)
+    read: Obj = parsed or {}
+    _refuse_unkind(read, kind, request.body)
+    return read
+
+
+# A struct without a name, which Go prints whole.
+VERSION_AND_KIND = (
+    'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+)
+
+
+_PARAMETER = re.compile(r"\s*[\w!#$&^.+-]+=(\"[^\"]*\"|[^\s;\"]+)\s*")
+
+
+def _media_of(request: Request) -> str:
+    """
+    raises  Failure 415 for a media type that we do not read
+    """
+    media, *parameters = request.headers.get("content-type", JSON).split(";")
+    media = media.strip().lower() or JSON
+    if media not in _READ or not all(_PARAMETER.fullmatch(one) for one in parameters if one.strip()):
+        raise unsupported_media_type(_READ)
+    return media
+
+
+def _refuse_unkind(parsed: Obj, kind: str, body: bytes) -> None:
+    """
+    raises  Failure 400
+    """
+    for key in ("apiVersion", "kind"):
+        if kind and not isinstance(parsed.get(key), (str, NoneType)):
+            why = go_json.unmarshalled(parsed[key], "string", f".{key}")
+            raise _unrecognized(kind, f"couldn't get version/kind; json parse error: {why}", body)
 
 
 def _parse_object(body: bytes, kind: str) -> Any:
@@ -211,67 +269,15 @@ def parse_json(body: bytes, before: str = "") -> Any:
     return decode(body)
 
 
-def _parse_protobuf(body: bytes) -> Obj:
+def _parse_protobuf(body: bytes, kind: str) -> Obj:
     try:
         return protobuf.decode_body(body)
     except protobuf.ProtobufError as exc:
-        raise bad_request(f"the object provided is unrecognized: {exc}") from exc
+        raise _unrecognized(kind, str(exc), body) from exc
 
 
-def parse_yaml(body: bytes, before: str = "") -> Any:
-    """One YAML document as sigs.k8s.io/yaml reads it: no dates, no base 60, keys are text.
-
-    before  what is said before the words of the parser
-    raises  Failure 400
-    """
+def _parse_yaml(body: bytes, kind: str) -> Any:
     try:
-        return _with_text_keys(yaml.load(body, Loader=_Loader))
-    except yaml.YAMLError as exc:
-        raise bad_request(f"{before}error converting YAML to JSON: {_of_yaml(exc)}") from exc
-
-
-def _of_yaml(exc: yaml.YAMLError) -> str:
-    """As Go's YAML library says it. Source: go-yaml v2, decode.go, (*parser).fail."""
-    if not isinstance(exc, yaml.MarkedYAMLError):
-        return "yaml: " + " ".join(str(exc).split())
-    lines = [mark.line for mark in (exc.context_mark, exc.problem_mark) if mark is not None and mark.line]
-    line = lines[0] + isinstance(exc, yaml.scanner.ScannerError) if lines else 0
-    return f"yaml: {f'line {line}: ' if line else ''}{exc.problem}"
-
-
-def _with_text_keys(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {_key_text(key): _with_text_keys(child) for key, child in value.items()}
-    return [_with_text_keys(child) for child in value] if isinstance(value, list) else value
-
-
-def _key_text(key: Any) -> str:
-    return str(key).lower() if isinstance(key, bool) else str(key)
-
-
-class _Loader(yaml.CSafeLoader):
-    """Plain values as Kubernetes reads them."""
-
-
-def _yes_or_no(loader: yaml.CSafeLoader, node: yaml.ScalarNode) -> bool:
-    return str(node.value).lower() in ("y", "yes", "true", "on")
-
-
-_Loader.add_constructor("tag:yaml.org,2002:bool", _yes_or_no)
-_Loader.yaml_implicit_resolvers = {
-    first: [
-        (tag, pattern) for tag, pattern in resolvers if not tag.endswith((":timestamp", ":int", ":float"))
-    ]
-    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
-}
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:int",
-    re.compile(r"^[-+]?(0|[1-9][0-9_]*|0o?[0-7_]+|0x[0-9a-fA-F_]+)$"),
-    list("-+0123456789"),
-)
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$"),
-    list("-+0123456789."),
-)
-_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^[yYnN]$"), list("yYnN"))
+        return yaml_bodies.parse(body)
+    except yaml_bodies.Unreadable as exc:
+        raise _unrecognized(kind, str(exc), body) from exc

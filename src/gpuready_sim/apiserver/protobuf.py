@@ -38,7 +38,9 @@ def decode_body(body: bytes) -> dict[str, Any]:
     raises  ProtobufError
     """
     if not body.startswith(_MAGIC):
-        raise ProtobufError("the body does not begin with the mark of Kubernetes' protobuf encoding")
+        raise ProtobufError(
+            "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]"
+        )
     try:
         envelope = _message(body[len(_MAGIC) :], _UNKNOWN)
         api_version, kind = envelope.get("apiVersion", ""), envelope.get("kind", "")

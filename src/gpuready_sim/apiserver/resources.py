@@ -16,7 +16,7 @@ from gpuready_sim.apiserver.failures import (
     not_found,
 )
 from gpuready_sim.apiserver.field_errors import FieldError, not_supported, shown
-from gpuready_sim.apiserver.negotiation import YAML, Form, body_of, form_of, to_yaml
+from gpuready_sim.apiserver.negotiation import YAML, Form, body_of, form_of, object_of, to_yaml
 from gpuready_sim.apiserver.registry import Registry, ResourceType
 from gpuready_sim.apiserver.requests import Reply, Request, Stream, Target
 from gpuready_sim.apiserver.store import Entry, Store, encode
@@ -139,19 +139,19 @@ class Resources:
     def create(self, request: Request, target: Target, resource: ResourceType) -> Reply:
         form = form_of(request)
         options = write_options(request)
-        given = body_of(request, resource.kind, custom=resource.custom is not None)
+        given = object_of(request, resource.kind, custom=resource.custom is not None)
         metadata.refuse_custom_version(given, resource)
         written = self.writes.create(resource, target.namespace, given, options)
         request.created_name = written.entry.key[1]
-        return self._written(request, resource, written, options, form)
+        return self._written(request, resource, written, form)
 
     def update(self, request: Request, target: Target, resource: ResourceType) -> Reply:
         form = form_of(request)
         options = write_options(request)
         key = (target.namespace, target.name)
-        body = body_of(request, resource.kind, custom=resource.custom is not None)
+        body = object_of(request, resource.kind, custom=resource.custom is not None)
         written = self.writes.put(resource, key, body, options, target.subresource)
-        return self._written(request, resource, written, options, form)
+        return self._written(request, resource, written, form)
 
     def patch(self, request: Request, target: Target, resource: ResourceType) -> Reply:
         form = form_of(request)
@@ -159,16 +159,15 @@ class Resources:
         key = (target.namespace, target.name)
         media = patches.media_of(request, resource)
         if media == patches.APPLY_PATCH:
-            applied = patches.applied_object(request)
+            applied = patches.applied_object(request, options)
             force = request.flag("force")
             written = self.writes.apply(
                 resource, key, applied, options, force=force, subresource=target.subresource
             )
         else:
-            edit = patches.edit_of(request, resource, media)
-            options.patching = True
+            edit = patches.edit_of(request, resource, media, options)
             written = self.writes.update(resource, key, edit, options, target.subresource)
-        return self._written(request, resource, written, options, form)
+        return self._written(request, resource, written, form)
 
     def delete(self, request: Request, target: Target, resource: ResourceType) -> Reply:
         form = form_of(request)
@@ -199,9 +198,7 @@ class Resources:
         _refuse_list_of_one(form, resource)
         return _reply(code, self._view(request, resource, form).one(entry), form)
 
-    def _written(
-        self, request: Request, resource: ResourceType, written: Written, options: WriteOptions, form: Form
-    ) -> Reply:
+    def _written(self, request: Request, resource: ResourceType, written: Written, form: Form) -> Reply:
         code = 201 if written.created else 200
         return self.show(request, resource, written.entry, form=form, code=code)
 
@@ -252,12 +249,13 @@ def write_options(request: Request) -> WriteOptions:
     if problem := _manager_problem(manager):
         raise invalid(request.options_kind, "meta.k8s.io", "", [problem])
     repeated = go_json.repeated_fields(request.body) if validation != "Ignore" else ()
+    objections = [f'duplicate field "{path}"' for path in repeated]
     return WriteOptions(
         manager=manager,
         dry_run=request.dry_run,
         validation=validation,
         user=request.user,
-        repeated=repeated,
+        objections=objections,
         warnings=request.warnings,
     )
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from gpuready_sim.apiserver import go_json, metadata, patches, views
+from gpuready_sim.apiserver import metadata, patches, views
 from gpuready_sim.apiserver.failures import (
     Obj,
     conflict,
@@ -20,13 +20,14 @@ from gpuready_sim.apiserver.failures import (
     method_not_allowed,
     not_found,
 )
-from gpuready_sim.apiserver.negotiation import body_of, form_of
+from gpuready_sim.apiserver.negotiation import form_of, object_of
 from gpuready_sim.apiserver.registry import ResourceType
 from gpuready_sim.apiserver.requests import Reply, Request, Target
 from gpuready_sim.apiserver.resources import Resources, write_options
 from gpuready_sim.apiserver.schemas import FieldError
 from gpuready_sim.apiserver.selectors import selector_text
 from gpuready_sim.apiserver.store import Entry, encode
+from gpuready_sim.apiserver.writes import WriteOptions, check_patched, decoded_builtin
 
 SCALE = ResourceType("autoscaling", "v1", "Scale", "scales", "scale", True, storage=("autoscaling", "v1"))
 
@@ -88,16 +89,20 @@ class Scales:
         key = (target.namespace, target.name)
         options.untimed = True
         if request.method == "PATCH" and patches.media_of(request, resource) == patches.APPLY_PATCH:
-            applied = _applied(request, target, resource)
+            applied = _applied(request, target, resource, options)
             force = request.flag("force")
             return writes.apply(resource, key, applied, options, force=force, subresource="scale").entry
 
+        given = _given(request, target, options) if request.method == "PUT" else None
+
         def edit(live: Obj) -> Obj:
             before = _scale_of(live, resource, lenient=True)
-            if request.method == "PUT":
-                after = body_of(request)
-            else:
-                after = patches.edit_of(request, SCALE, patches.media_of(request, resource))(before)
+            after = given
+            if after is None:
+                after = patches.edit_of(request, SCALE, patches.media_of(request, resource), options)(before)
+                check_patched(after, SCALE, target.name, options)
+                after = decoded_builtin(_headed(after, target, patching=True), SCALE, options)
+            options.objections = ()  # they have been told
             replicas = _checked(after, before, resource)
             path = Paths.of(resource).wanted
             # A zero is left out of a scale, so nobody owns it; and what nobody owns is tracked no more.
@@ -105,6 +110,22 @@ class Scales:
             return _with(live, path, replicas)
 
         return writes.update(resource, key, edit, options, "scale").entry
+
+
+def _given(request: Request, target: Target, options: WriteOptions) -> Obj:
+    """The scale in the body of an update.
+
+    raises  Failure 400
+    """
+    given = object_of(request, SCALE.kind, custom=False)
+    read = decoded_builtin(metadata.checked_head(given, SCALE, ""), SCALE, options)
+    metadata.check_namespace(read["metadata"], target.namespace)
+    metadata.check_name(read["metadata"], target.name)
+    return read
+
+
+def _headed(scale: Obj, target: Target, *, patching: bool) -> Obj:
+    return metadata.checked_head(scale, SCALE, target.namespace, target.name, patching=patching)
 
 
 def _scale_of(obj: Obj, resource: ResourceType, *, lenient: bool = False) -> Obj:
@@ -136,19 +157,11 @@ def _checked(after: Obj, before: Obj, resource: ResourceType) -> int:
 
     raises  Failure 400, 409, 422
     """
-    live = before["metadata"]
-    meta = metadata.checked_head(after, SCALE, live.get("namespace", ""), live["name"])["metadata"]
+    live, meta = before["metadata"], after["metadata"]
     for key in ("resourceVersion", "uid"):
         if meta.get(key) and meta[key] != live[key]:
             raise conflict(resource.plural, resource.group, live["name"])
     replicas: int = (after.get("spec") or {}).get("replicas") or 0
-    if not isinstance(replicas, int) or isinstance(replicas, bool):
-        why = (
-            f"json: cannot unmarshal {go_json.kind_of(replicas)} into Go struct field ScaleSpec.spec.replicas"
-        )
-        raise invalid(
-            "", "", "", [FieldError("patch", "Invalid", encode(after).decode(), f"{why} of type int32")]
-        )
     if replicas < 0 and resource.custom is not None:
         path = "." + ".".join(Paths.of(resource).wanted)
         error = FieldError(path, "Invalid", replicas, "should be a non-negative integer")
@@ -165,9 +178,9 @@ def _is_owned(obj: Obj, path: tuple[str, ...]) -> bool:
     return any(_at(entry.get("fieldsV1"), fields) is not None for entry in entries)
 
 
-def _applied(request: Request, target: Target, resource: ResourceType) -> Obj:
+def _applied(request: Request, target: Target, resource: ResourceType, options: WriteOptions) -> Obj:
     """What an applied scale says of its object."""
-    applied = patches.applied_object(request)
+    applied = patches.applied_object(request, options)
     metadata.checked_head(applied, SCALE, target.namespace, target.name)
     head: Obj = {
         "apiVersion": resource.api_version,

@@ -23,7 +23,7 @@ ANY: Final = ""
 
 KEY_DEFAULTS: Final[Mapping[str, str]] = {"protocol": "TCP"}
 # The only list keys of built-in types that may be left out (ports of containers and services); the
-# published schemas carry this default, kubernetes-validate's do not.
+# published schemas carry this default and the zeros of required ones, kubernetes-validate's do not.
 
 
 class Schema:
@@ -107,6 +107,8 @@ class Schema:
                 found[key] = field.node["default"]
             elif items.ref and key in KEY_DEFAULTS:
                 found[key] = KEY_DEFAULTS[key]
+            elif items.ref and field is not None and key in items.required:
+                found[key] = 0 if field.type == "integer" else ""
         return found
 
     @property

@@ -12,7 +12,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from gpuready_sim.apiserver import defaults, openapi, validation
+from gpuready_sim.apiserver import decoding, defaults, openapi, validation
 from gpuready_sim.apiserver.builtins import BUILTINS, BuiltinResource
 from gpuready_sim.apiserver.field_errors import FieldError
 from gpuready_sim.apiserver.schema import Node, Schema
@@ -25,6 +25,7 @@ __all__ = [
     "default_builtin",
     "definitions",
     "metadata_misfit",
+    "misfit",
     "openapi_v3",
     "openapi_v3_of_crd",
     "prune_builtin",
@@ -80,6 +81,12 @@ def prune_builtin(obj: dict[str, Any]) -> dict[str, Any]:
     return validation.decoded(obj, schema) if schema is not None else obj
 
 
+def misfit(obj: dict[str, Any]) -> str:
+    """What Go says of the first value of a built-in kind's object that it cannot read; empty when it can."""
+    schema = _schema_of_object(obj)
+    return decoding.first_misread(obj, schema, "") if schema is not None else ""
+
+
 def metadata_misfit(value: Any, kind: str, *, custom: bool) -> str:
     """What Go says of metadata of the wrong types; empty when they are right.
 
@@ -92,9 +99,9 @@ def metadata_misfit(value: Any, kind: str, *, custom: bool) -> str:
         if isinstance(value, dict)
         else value
     )
-    if custom and isinstance(own, dict):
-        return validation.first_misread(own, _metadata(), "")
-    return validation.first_misread(own, _metadata(), "metadata", holder=kind)
+    if custom:
+        return decoding.first_misread(own, _metadata(), "")
+    return decoding.first_misread(own, _metadata(), "metadata", holder=kind)
 
 
 def schema_of_metadata() -> Schema:

@@ -29,7 +29,12 @@ def path_of(key: Key) -> str:
     return "/".join(part for part in key if part)
 
 
-encode = msgspec.json.Encoder().encode
+def _plain_number(number: Any) -> Any:
+    """One that has kept how it was written."""
+    return int(number) if isinstance(number, int) else float(number)
+
+
+encode = msgspec.json.Encoder(enc_hook=_plain_number).encode
 decode = msgspec.json.Decoder().decode
 
 

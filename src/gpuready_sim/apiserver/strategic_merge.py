@@ -1,170 +1,450 @@
 """Strategic merge patch: a merge patch that knows which lists are maps. Pure; inputs are never changed.
 
-Directives: `$patch: merge|replace|delete`, `$retainKeys`, `$deleteFromPrimitiveList/x`, `$setElementOrder/x`.
+Directives: `$patch: replace|delete`, `$retainKeys`, `$deleteFromPrimitiveList/x`, `$setElementOrder/x`.
 
-Source: kubernetes, apimachinery pkg/util/strategicpatch/patch.go.
+The real one works on Go slices in place: an element that is deleted leaves its cell to the next one that is
+added, and whoever still looks at the whole slice sees that one where the other stood. `_Cells` does so, too.
+
+Source: kubernetes, apimachinery pkg/util/strategicpatch/{patch,meta}.go, pkg/util/mergepatch/errors.go.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from gpuready_sim.apiserver.json_patch import PatchError, bad_request
+from gpuready_sim.apiserver.go_values import printed, reflect_kind, type_of
+from gpuready_sim.apiserver.json_patch import REJECTED, PatchError, bad_request
 from gpuready_sim.apiserver.schema import UNTYPED_ATOMIC, Schema
 
 PATCH: Final = "$patch"
 RETAIN_KEYS: Final = "$retainKeys"
-DELETE_PRIMITIVES: Final = "$deleteFromPrimitiveList/"
-ELEMENT_ORDER: Final = "$setElementOrder/"
+DELETE_PRIMITIVES: Final = "$deleteFromPrimitiveList"
+ELEMENT_ORDER: Final = "$setElementOrder"
+_MISSING: Final = object()
+
+Object = dict[str, Any]
 
 
-def strategic_merge(live: dict[str, Any], patch: dict[str, Any], schema: Schema | None) -> dict[str, Any]:
+class Merged(NamedTuple):
+    """
+    rest   what the merge left of the patch, which the server prints when the object is refused
+    """
+
+    object: Object
+    rest: Object
+
+
+def strategic_merge(live: Object, patch: Object, schema: Schema | None) -> Object:
     """The live object after the patch; without a schema every list is replaced.
 
-    raises   PatchError (400) for a directive that makes no sense
+    raises   PatchError (400, 422, 500) for a directive or a list that makes no sense
     """
-    return _merge_map(live, patch, schema or UNTYPED_ATOMIC)
+    return merged(live, patch, schema).object
 
 
-def _merge_map(live: dict[str, Any], patch: dict[str, Any], schema: Schema) -> dict[str, Any]:
-    directive = patch.get(PATCH)
+def merged(live: Object, patch: Object, schema: Schema | None) -> Merged:
+    """As strategic_merge, with the rest of the patch."""
+    rest = _copied(patch)
+    return Merged(_merge_map(_copied(live), rest, schema or UNTYPED_ATOMIC), rest)
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _copied(child) for key, child in value.items()}
+    return [_copied(child) for child in value] if isinstance(value, list) else value
+
+
+def _failed(message: str) -> PatchError:
+    """An error that the server did not expect of a client."""
+    return PatchError(message, code=500, reason="")
+
+
+# --- maps ---
+
+
+def _merge_map(live: Object, patch: Object, schema: Schema) -> Object:
+    """Edits both, and returns what becomes of the live one."""
+    if PATCH in patch:
+        return _directed(patch)
+    _retain_keys(live, patch)
+    for key in [key for key in patch if key.startswith(ELEMENT_ORDER)]:
+        _merge_in_order(live, patch, key, schema)
+    for key in [key for key in patch if key.startswith(DELETE_PRIMITIVES)]:
+        _delete_primitives(live, _named(key, DELETE_PRIMITIVES, "primitive"), patch[key], schema)
+    for key, value in patch.items():
+        if not key.startswith(DELETE_PRIMITIVES):
+            _merge_key(live, key, value, schema)
+    return live
+
+
+def _directed(patch: Object) -> Object:
+    directive = patch[PATCH]
     if directive == "replace":
-        return {key: value for key, value in patch.items() if key != PATCH}
+        del patch[PATCH]
+        return patch
     if directive == "delete":
         return {}
-    if directive not in (None, "merge"):
-        raise PatchError(f"Unknown patch type found: {directive}", code=500, reason="")
-    out = _retained(live, patch)
-    for key, value in patch.items():
-        if key in (PATCH, RETAIN_KEYS) or key.startswith((DELETE_PRIMITIVES, ELEMENT_ORDER)):
-            continue
-        if value is None:
-            out.pop(key, None)
-        elif key in out or not isinstance(value, dict):
-            out[key] = _merge_value(out.get(key), value, schema.child(key))
-        elif value.get(PATCH) not in (None, "merge", "replace"):
-            out[key] = {}  # nothing is there to which an order could apply
+    raise _unknown_directive(patch)
+
+
+def _named(key: str, directive: str, kind: str) -> str:
+    """What a directive is about: $setElementOrder/containers
+
+    raises  PatchError 400
+    """
+    first, slash, name = key.partition("/")
+    if not slash or first != directive:
+        raise bad_request(f"invalid patch format of {kind} list")
+    return name
+
+
+def _unknown_directive(patch: Object) -> PatchError:
+    directive = patch[PATCH]
+    shown = (
+        directive if isinstance(directive, str) else f"%!s({reflect_kind(directive)}={printed(directive)})"
+    )
+    if directive is None:
+        shown = "%!s(<nil>)"
+    return _failed(f"unknown patch type: {shown} in map: {printed(patch)}")
+
+
+def _retain_keys(live: Object, patch: Object) -> None:
+    if RETAIN_KEYS not in patch:
+        return
+    keys = patch.pop(RETAIN_KEYS)
+    said = (
+        key
+        for key, value in patch.items()
+        if value is not None and not key.startswith((DELETE_PRIMITIVES, ELEMENT_ORDER))
+    )
+    if not isinstance(keys, list) or any(key not in keys for key in said):
+        raise bad_request("invalid patch format of retainKeys")
+    for key in [key for key in live if key not in keys]:
+        del live[key]
+
+
+def _merge_key(live: Object, key: str, value: Any, schema: Schema) -> None:
+    if value is None:
+        live.pop(key, None)
+        return
+    there = live.get(key, _MISSING)
+    if there is _MISSING or there is None or reflect_kind(there) != reflect_kind(value):
+        _discard_nulls(value)
+        kept = _without_directives(value)
+        if kept is _MISSING:
+            live.pop(key, None)
         else:
-            out[key] = _merge_value(None, value, schema.child(key))
-    for key, value in patch.items():
-        if key.startswith(DELETE_PRIMITIVES):
-            _delete_primitives(out, key.removeprefix(DELETE_PRIMITIVES), value, patch)
-    for key, value in patch.items():
-        if key.startswith(ELEMENT_ORDER):
-            _reorder(out, key.removeprefix(ELEMENT_ORDER), value, live, schema)
+            live[key] = kept
+    elif isinstance(value, dict):
+        child, strategy = _child_map(schema, key)
+        live[key] = value if strategy == "replace" else _merge_map(there, value, child)
+    elif isinstance(value, list):
+        live[key] = _merge_list(there, value, _lookup_list(schema, key))
+    else:
+        live[key] = value
+
+
+def _discard_nulls(value: Any) -> None:
+    if isinstance(value, dict):
+        for key in [key for key, child in value.items() if child is None]:
+            del value[key]
+        value = list(value.values())
+    if isinstance(value, list):
+        for child in value:
+            _discard_nulls(child)
+
+
+def _without_directives(value: Any) -> Any:
+    """_MISSING for a map with a directive: nothing is there to which it could apply."""
+    if isinstance(value, dict):
+        if PATCH in value:
+            return _MISSING
+        for key, child in list(value.items()):
+            if (kept := _without_directives(child)) is _MISSING:
+                del value[key]
+            else:
+                value[key] = kept
+        return value
+    if isinstance(value, list):
+        kept = (_without_directives(child) for child in value)
+        return [child for child in kept if child is not _MISSING]
+    return value
+
+
+# --- what the types say ---
+
+
+class _ListType(NamedTuple):
+    """How a list merges: what its elements are, "merge" or not, and by which key."""
+
+    element: Schema
+    strategy: str
+    key: str
+
+
+def _child(schema: Schema, key: str) -> Schema:
+    """The type of a field that is there and in the patch.
+
+    raises  PatchError 500 for one that the type does not have
+    """
+    if schema is UNTYPED_ATOMIC or not schema.type:
+        return UNTYPED_ATOMIC
+    if not schema.properties:
+        kind = {"object": "map", "array": "slice", "boolean": "bool"}.get(schema.type, schema.type)
+        raise _failed(f"merging an object in json but data type is not struct, instead is: {kind}")
+    if key not in schema.properties:
+        name = schema.ref.rpartition(".")[2]
+        raise _failed(f'unable to find api field in struct {name} for the json field "{key}"')
+    return schema.properties[key]
+
+
+def _child_map(schema: Schema, key: str) -> tuple[Schema, str]:
+    child = _child(schema, key)
+    return child, _strategy(child)
+
+
+def _lookup_list(schema: Schema, key: str) -> _ListType:
+    child = _child(schema, key)
+    if child.type == "object":
+        raise _failed("expected slice or array type, but got: struct")
+    return _ListType(child.element(), _strategy(child), child.patch_merge_key)
+
+
+def _strategy(schema: Schema) -> str:
+    named = [one for one in schema.patch_strategy.split(",") if one != "retainKeys"]
+    return named[0] if named else ""
+
+
+# --- lists ---
+
+
+class _Cells:
+    """A Go slice: so many cells of an array that others see, too."""
+
+    def __init__(self, array: list[Any]) -> None:
+        self._array = array
+        self._length = len(array)
+
+    def items(self) -> list[Any]:
+        return self._array[: self._length]
+
+    def delete(self, at: int) -> None:
+        self._array[at : self._length - 1] = self._array[at + 1 : self._length]
+        self._length -= 1
+
+    def replace(self, at: int, item: Any) -> None:
+        self._array[at] = item
+
+    def append(self, item: Any) -> None:
+        """Into the next cell; where there is none, the old array is left to the others."""
+        if self._length == len(self._array):
+            self._array = [*self._array, item]
+        else:
+            self._array[self._length] = item
+        self._length += 1
+
+
+def _merge_list(live: list[Any], patch: list[Any], kind: _ListType) -> list[Any]:
+    """The joined list; `live` is left as the real one leaves it."""
+    if kind.strategy != "merge":
+        return patch
+    return _joined(live, patch, kind)
+
+
+def _joined(live: list[Any], patch: list[Any], kind: _ListType) -> list[Any]:
+    if not live and not patch:
+        return live
+    if not _holds_maps(live, patch):
+        both = _each_once(live + patch)
+        return _ordered(both, patch, live, kind.key, of_maps=False)
+    if not kind.key:
+        raise _failed("cannot merge lists without merge key for struct")
+    cells, rest = _without_special(live, patch, kind.key)
+    before = cells.items()
+    for item in rest:
+        _merge_element(cells, item, kind)
+    return _ordered(cells.items(), rest, before, kind.key, of_maps=True)
+
+
+def _without_special(live: list[Any], patch: list[Any], key: str) -> tuple[_Cells, list[Any]]:
+    """The live list after the elements that delete or replace, and the rest of the patch."""
+    cells, rest, replaced = _Cells(live), [], False
+    for item in patch:
+        if PATCH not in item:
+            rest.append(item)
+        elif item[PATCH] == "delete":
+            _delete_element(cells, item, key)
+        elif item[PATCH] == "replace":
+            replaced = True
+        elif item[PATCH] == "merge":
+            raise _failed("merging lists cannot yet be specified in the patch")
+        else:
+            raise _unknown_directive(item)
+    return (_Cells(rest), []) if replaced else (cells, rest)
+
+
+def _delete_element(cells: _Cells, item: Object, key: str) -> None:
+    if key not in item:
+        raise _keyless(item, key)
+    while (at := _find(cells.items(), key, item[key])) is not None:
+        cells.delete(at)
+
+
+def _merge_element(cells: _Cells, item: Object, kind: _ListType) -> None:
+    if kind.key not in item:
+        raise _keyless(item, kind.key)
+    items = cells.items()
+    at = _find(items, kind.key, item[kind.key])
+    if at is None:
+        cells.append(item)
+    else:
+        cells.replace(at, _merge_map(items[at], item, kind.element))
+
+
+def _delete_primitives(live: Object, name: str, values: Any, schema: Schema) -> None:
+    """From a list of the same kind of values; where they are maps, it merges them, as the real one."""
+    if values is None:
+        live.pop(name, None)
+    there = live.get(name)
+    if not isinstance(there, (dict, list)) or reflect_kind(there) != reflect_kind(values):
+        return
+    if isinstance(there, dict):
+        _merge_key(live, name, values, schema)
+        return
+    kind = _lookup_list(schema, name)
+    if (there or values) and not _holds_maps(there, values):
+        live[name] = [item for item in there if not _holds(values, item)]
+    else:
+        live[name] = _joined(there, values, kind)
+
+
+def _each_once(items: list[Any]) -> list[Any]:
+    """Without repetitions, whose places the last ones take."""
+    out, i = list(items), 0
+    while i < len(out) - 1:
+        j = i + 1
+        while j < len(out):
+            if _same(out[i], out[j]):
+                out[j] = out[-1]
+                out.pop()
+            else:
+                j += 1
+        i += 1
     return out
 
 
-def _retained(live: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
-    keys = patch.get(RETAIN_KEYS)
-    if keys is None:
-        return dict(live)
-    if not isinstance(keys, list):
-        raise bad_request("invalid patch format of retainKeys")
-    if any(key not in keys for key, value in patch.items() if value is not None and not key.startswith("$")):
-        raise bad_request("retainKeys has inconsistent keys with the patch")
-    return {key: value for key, value in live.items() if key in keys}
+# --- the order of elements ---
 
 
-def _merge_value(live: Any, patch: Any, schema: Schema) -> Any:
-    if isinstance(patch, dict):
-        return _merge_map(live if isinstance(live, dict) else {}, patch, schema)
-    if isinstance(patch, list) and "merge" in schema.patch_strategy.split(","):
-        return _merge_list(live if isinstance(live, list) else [], patch, schema)
-    if isinstance(patch, list):
-        return [_without_directives(item) for item in patch]
-    return patch
-
-
-def _merge_list(live: list[Any], patch: list[Any], schema: Schema) -> list[Any]:
-    """The joined list; elements of the patch take their order from it."""
-    key = schema.patch_merge_key
-    if not patch:
-        return live
-    if not all(isinstance(item, dict) for item in patch):
-        joined = live + [item for item in dict.fromkeys(patch) if item not in live]
-        return _ordered(joined, patch, live, "")
-    if any(item.get(PATCH) == "replace" for item in patch) or not key:
-        return [_without_directives(item) for item in patch if item.get(PATCH) != "replace"]
-    out = list(live)
-    for item in patch:
-        _merge_element(out, item, key, schema)
-    return _ordered(out, patch, live, key)
-
-
-def _as_go_prints(value: Any) -> str:
-    """map[image:nameless]"""
-    if isinstance(value, dict):
-        return f"map[{' '.join(f'{key}:{_as_go_prints(value[key])}' for key in sorted(value))}]"
-    if isinstance(value, list):
-        return f"[{' '.join(map(_as_go_prints, value))}]"
-    return str(value)
-
-
-def _merge_element(out: list[Any], item: dict[str, Any], key: str, schema: Schema) -> None:
-    if key not in item:
-        raise PatchError(
-            f"map: {_as_go_prints(item)} does not contain declared merge key: {key}", code=500, reason=""
-        )
-    at = next((i for i, one in enumerate(out) if isinstance(one, dict) and one.get(key) == item[key]), None)
-    if item.get(PATCH) == "delete":
-        out[:] = [one for one in out if not (isinstance(one, dict) and one.get(key) == item[key])]
-    elif at is None:
-        out.append(_merge_map({}, item, schema.element()))
-    else:
-        out[at] = _merge_map(out[at], item, schema.element())
-
-
-def _delete_primitives(out: dict[str, Any], name: str, values: Any, patch: dict[str, Any]) -> None:
-    if not isinstance(values, list):
-        raise bad_request(f"invalid patch format of primitive list: {name}")
-    added = patch.get(name) or []
-    if isinstance(out.get(name), list):
-        out[name] = [item for item in out[name] if item not in values or item in added]
-
-
-def _reorder(out: dict[str, Any], name: str, order: Any, live: dict[str, Any], schema: Schema) -> None:
-    items = out.get(name)
-    if not isinstance(order, list):
-        raise bad_request(f"invalid patch format of $setElementOrder list: {name}")
-    if not isinstance(items, list):
+def _merge_in_order(live: Object, patch: Object, directive: str, schema: Schema) -> None:
+    """Merge a list, and give its elements the order that the patch tells."""
+    order = _list(patch.pop(directive))
+    name = _named(directive, ELEMENT_ORDER, "setElementOrder")
+    there = _list(live[name]) if name in live else None
+    given = _list(patch[name]) if name in patch else None
+    kind = _lookup_list(schema, name)
+    _check_order(given or [], order, kind.key)
+    if given is None and there is None:
         return
-    out[name] = _ordered(items, order, live.get(name) or [], schema.child(name).patch_merge_key)
+    if given is None:
+        both = there or []
+    elif there is None:
+        both = _without_directives(given)
+    else:
+        both = _merge_list(there, given, kind)
+    live[name] = _ordered(both, order, there or [], kind.key, sample=(there or [], given or []))
+    patch.pop(name, None)
 
 
-def _ordered(items: list[Any], order: list[Any], live: list[Any], key: str) -> list[Any]:
-    """The elements that `order` names in its order, the others where they stood before.
-
-    In lists of objects, new elements count as standing where deleted ones left room, as in the server.
-    """
-
-    def identity(item: Any) -> Any:
-        return item.get(key) if isinstance(item, dict) else item
-
-    wanted = {identity(item): i for i, item in enumerate(order)}
-    known = [identity(item) for item in live]
-    if key:
-        present = {identity(item) for item in items}
-        left = [one for one in known if one in present]
-        known = (left + [one for one in wanted if one in present and one not in left])[: len(live)]
-    before = {one: i for i, one in enumerate(known)}
-    mine = sorted(
-        (item for item in items if identity(item) in wanted), key=lambda item: wanted[identity(item)]
-    )
-    others = [item for item in items if identity(item) not in wanted]
-    at = [[before.get(identity(item)) for item in group] for group in (others, mine)]
-    return _interleaved(others, mine, at[0], at[1])
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise _failed(f"expected a []interface {{}}, but received a {type_of(value)}")
+    return value
 
 
-def _interleaved(
-    left: list[Any], right: list[Any], left_at: list[int | None], right_at: list[int | None]
+def _check_order(patch: list[Any], order: list[Any], key: str) -> None:
+    """The elements of the patch stand in its order, too."""
+    if not order or not patch:
+        return
+    kept = [item for item in patch if not key or _map(item).get(PATCH) != "delete"]
+    i = j = 0
+    while i < len(kept) and j < len(order):
+        if isinstance(kept[i], dict) and PATCH in kept[i]:
+            i += 1
+            continue
+        if _is_the_same_element(kept[i], order[j], key):
+            i += 1
+        j += 1
+    if i < len(kept):
+        raise _failed(
+            f"The order in patch list:\n{printed(patch)}\n doesn't match {ELEMENT_ORDER} list:\n"
+            f"{printed(order)}\n"
+        )
+
+
+def _is_the_same_element(left: Any, right: Any, key: str) -> bool:
+    if not key:
+        return _same(left, right)
+    for item in (_map(left), _map(right)):
+        if key not in item:
+            raise _keyless(item, key)
+    return _same(left[key], right[key])
+
+
+def _ordered(
+    items: list[Any],
+    order: list[Any],
+    live: list[Any],
+    key: str,
+    *,
+    of_maps: bool | None = None,
+    sample: tuple[list[Any], list[Any]] = ([], []),
 ) -> list[Any]:
-    """Both lists as one; an element of `left` goes first where it stood before in the live list."""
+    """What `order` names in its order, the others in that of the live list, both as one.
+
+    of_maps   what the elements are; where it is not known, the sample tells
+    """
+    named: tuple[list[Any], list[Any]] = ([], [])
+    for item in items:
+        named[0 if _is_named(item, order, key) else 1].append(item)
+    if of_maps is None:
+        of_maps = _holds_maps(*sample)
+    mine = _sorted(named[0], order, key, of_maps)
+    others = _sorted(named[1], live, key, of_maps)
+    return _interleaved(others, mine, live, key if of_maps else "")
+
+
+def _is_named(item: Any, order: list[Any], key: str) -> bool:
+    if not key:
+        return _holds(order, item)
+    if key not in _map(item):
+        raise _keyless(item, key)
+    return _find(order, key, item[key]) is not None
+
+
+def _sorted(items: list[Any], order: list[Any], key: str, of_maps: bool) -> list[Any]:
+    """Sorted by insertion: an element that the order does not name moves before those in front of it."""
+    if of_maps:
+        for item in (*items, *order):
+            if key not in _map(item):
+                raise _keyless(item, key)
+    out = [item for item in items if not (of_maps and item.get(PATCH) == "delete")]
+    for end in range(1, len(out)):
+        for at in range(end, 0, -1):
+            places = [_index(order, item, key if of_maps else "") for item in (out[at], out[at - 1])]
+            if places[0] >= 0 and places[1] >= 0 and places[0] >= places[1]:
+                break
+            out[at], out[at - 1] = out[at - 1], out[at]
+    return out + [item for item in items if of_maps and item.get(PATCH) == "delete"]
+
+
+def _interleaved(left: list[Any], right: list[Any], live: list[Any], key: str) -> list[Any]:
+    """An element of `left` goes first where both stand in the live list, and it in front."""
     out: list[Any] = []
     i = j = 0
     while i < len(left) and j < len(right):
-        a, b = left_at[i], right_at[j]
-        if a is not None and b is not None and a < b:
+        a, b = _index(live, left[i], key), _index(live, right[j], key)
+        if 0 <= a < b:
             out.append(left[i])
             i += 1
         else:
@@ -173,9 +453,56 @@ def _interleaved(
     return out + left[i:] + right[j:]
 
 
-def _without_directives(value: Any) -> Any:
+# --- elements ---
+
+
+def _holds_maps(*lists: list[Any]) -> bool:
+    """
+    raises  PatchError for lists of several kinds of values, of lists, or of nothing
+    """
+    kinds = {reflect_kind(item) if item is not None else "nil" for items in lists for item in items}
+    if not kinds:
+        raise _failed("no elements in any of the given slices")
+    if len(kinds) > 1:
+        shown = " ".join(map(printed, lists))
+        raise _failed(f"list element types are not identical: [{shown}]")
+    if "slice" in kinds:
+        raise PatchError("lists of lists are not supported", status_message=REJECTED)
+    return "map" in kinds
+
+
+def _map(value: Any) -> Object:
     if not isinstance(value, dict):
-        return value
-    return {
-        key: _without_directives(child) for key, child in value.items() if key != PATCH and child is not None
-    }
+        raise _failed(f"expected a map[string]interface {{}}, but received a {type_of(value)}")
+    return value
+
+
+def _keyless(item: Object, key: str) -> PatchError:
+    return _failed(f"map: {printed(item)} does not contain declared merge key: {key}")
+
+
+def _find(items: list[Any], key: str, value: Any) -> int | None:
+    for at, item in enumerate(items):
+        if not isinstance(item, dict):
+            raise _failed(f"value for key {at} is not a map")
+        if key in item and _same(item[key], value):
+            return at
+    return None
+
+
+def _index(items: list[Any], wanted: Any, key: str) -> int:
+    """-1 when it is not there."""
+
+    def identity(item: Any) -> Any:
+        return item.get(key) if key and isinstance(item, dict) else item
+
+    return next((at for at, item in enumerate(items) if _same(identity(item), identity(wanted))), -1)
+
+
+def _holds(items: list[Any], wanted: Any) -> bool:
+    return any(_same(item, wanted) for item in items)
+
+
+def _same(left: Any, right: Any) -> bool:
+    """As Go compares what it knows no type of: 1 is neither 1.0 nor true."""
+    return type(left) is type(right) and bool(left == right)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gpuready_sim.apiserver import embedded_objects, go_json, schemas
+from gpuready_sim.apiserver import embedded_objects, go_values, schemas
 from gpuready_sim.apiserver.field_errors import NOWHERE, FieldError, TypeName
 from gpuready_sim.apiserver.names import validate_metadata
 from gpuready_sim.apiserver.rules import RuleSet
@@ -145,7 +145,9 @@ def scale_errors(obj: Object, scale: Mapping[str, Any], *, status_only: bool = F
                 kind = {str: "string", bool: "bool", float: "float64"}.get(
                     type(value), "map[string]interface {}"
                 )
-                why = f"{path} accessor error: {go_json.printed(value)} is of the type {kind}, expected int64"
+                why = (
+                    f"{path} accessor error: {go_values.printed(value)} is of the type {kind}, expected int64"
+                )
                 errors.append(FieldError(path, "Invalid", 0, why))
             elif value < 0:
                 errors.append(FieldError(path, "Invalid", value, "should be a non-negative integer"))

@@ -15,6 +15,7 @@ from typing import Any, Final
 from gpuready_sim.apiserver import formats_of_values
 from gpuready_sim.apiserver.field_errors import NOWHERE, FieldError, TypeName, not_supported, shown
 from gpuready_sim.apiserver.fields import SchemaMismatch, element_key
+from gpuready_sim.apiserver.go_values import Whole
 from gpuready_sim.apiserver.schema import ANY, INT_OR_STRING, MAP, SET, Node, Schema
 
 NUMBERS: Final = (int, float)
@@ -216,7 +217,7 @@ def _number(value: int | float, schema: Schema, path: str) -> Iterator[FieldErro
 
 def _bound(bound: int | float | None, value: int | float) -> int | float | None:
     """The server compares integers with the whole part of a bound."""
-    return int(bound) if bound is not None and isinstance(value, int) else bound
+    return int(bound) if bound is not None and not _is_float(value) else bound
 
 
 def _wrong_integer(value: int | float, node: dict[str, Any], path: str) -> Iterator[FieldError]:
@@ -295,23 +296,24 @@ def _fits(value: Any, kind: str) -> bool:
 
 
 def _is_integer(value: Any) -> bool:
-    if isinstance(value, float):
-        return value.is_integer() and abs(value) <= GREATEST_WHOLE
-    return isinstance(value, int) and not isinstance(value, bool) and not _is_float(value)
+    if _is_float(value):
+        return float(value).is_integer() and abs(value) <= GREATEST_WHOLE
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _is_float(value: Any) -> bool:
     """As Go has read it: what does not fit into 64 bits is no whole number."""
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    return isinstance(value, float) or (whole and not -(2**63) <= value < 2**63)
+    if isinstance(value, (float, Whole)):
+        return True
+    return isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**63
 
 
 def json_kind(value: Any) -> str:
     if isinstance(value, bool):
         return "boolean"
-    if _is_float(value) and not _is_integer(value):
+    if _is_float(value):
         return "number"
-    names = {int: "integer", float: "integer", str: "string", list: "array", dict: "object"}
+    names = {int: "integer", str: "string", list: "array", dict: "object"}
     return names.get(type(value), "null")
 
 

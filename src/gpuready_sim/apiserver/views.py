@@ -9,7 +9,7 @@ import datetime
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from gpuready_sim.apiserver import go_json, tables
+from gpuready_sim.apiserver import go_values, tables
 from gpuready_sim.apiserver.event_versions import to_core_event, to_new_event
 from gpuready_sim.apiserver.failures import Obj
 from gpuready_sim.apiserver.names import TEMPLATE_GENERATION
@@ -183,7 +183,7 @@ def converted(obj: Obj, resource: ResourceType) -> Obj:
 def stored(obj: Obj, resource: ResourceType) -> Obj:
     """An object of a request as it is kept."""
     if resource.custom is not None:
-        obj = go_json.with_whole_numbers(obj)
+        obj = go_values.stored(obj)
     if resource.api_version == resource.storage_version:
         return obj
     if resource.table == "events":

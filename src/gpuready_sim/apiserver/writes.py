@@ -11,7 +11,7 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gpuready_sim.apiserver import apply as applying
 from gpuready_sim.apiserver import (
@@ -60,7 +60,8 @@ class WriteOptions:
     user        who writes; None for the server itself
     untimed     the entry in managedFields says not when
     owning      the writer owns what it changes
-    repeated    fields that the body says twice; the last counts
+    objections  what only a strict reader says of the body: fields that it says twice
+    shown       the patch, as refusals print it; "" where they print the object
     warnings    collects texts for Warning headers
     """
 
@@ -71,7 +72,8 @@ class WriteOptions:
     user: User | None = None
     untimed: bool = False
     owning: bool = True
-    repeated: Sequence[str] = ()
+    objections: Sequence[str] = ()
+    shown: str = ""
     warnings: list[str] = field(default_factory=list)
 
 
@@ -158,21 +160,21 @@ class Writes:
         live = self._live(resource, key)
         made = edit(live)
         if options.patching:
-            unknown = [f'unknown field "{name}"' for name in _unversioned(made, resource)]
-            _report_unknown(unknown, made, resource, options)
-            metadata.refuse_nameless(made, resource, key[1])
+            check_patched(made, resource, key[1], options)
         new = metadata.checked_head(made, resource, key[0], key[1], patching=options.patching)
-        if options.patching:
-            metadata.refuse_another(new, live, resource)
-        metadata.carry_over(new, live, resource)
+        needed = kinds.must_name_version(resource) and subresource != "scale"
+        metadata.refuse_another_version(new, live, resource, needed=needed)
+        wrong = metadata.changed_identity(new, live)
+        metadata.carry_over(new, live)
+        forgets = not subresource and resource.custom is None and new["metadata"].get("managedFields") == []
         new = self._understood(new, resource, options)
 
         def track(obj: Obj) -> Obj:
-            if not scope.is_typable(new, live, resource, subresource):
+            if forgets or not scope.is_typable(new, live, resource, subresource):
                 return scope.with_managed_fields(obj, None)
             return self._tracked(live, obj, resource, options, subresource)
 
-        return self._replace(resource, key, live, new, options, subresource, track)
+        return self._replace(resource, key, live, new, options, subresource, track, wrong)
 
     def _replace(
         self,
@@ -183,15 +185,19 @@ class Writes:
         options: WriteOptions,
         subresource: str,
         track: Edit,
+        wrong: Sequence[FieldError],
     ) -> Written:
+        """
+        wrong  what was found wrong with the new object before
+        """
         new = track(scope.confined(new, live, resource, subresource))
         if subresource in ("", "scale"):
             kinds.prepare_update(new, live, resource, self._around())
             metadata.count_generation(new, live, resource)
-        if scope.same(new, live) and not self._is_stale(live, resource, key):
+        if not wrong and scope.same(new, live) and not self._is_stale(live, resource, key):
             return Written(self._store.table(resource.table).items[key])
         self._refuse_grant(new, live, resource, options)
-        self._refuse_invalid(new, live, resource, subresource, options)
+        self._refuse_invalid(new, live, resource, subresource, options, wrong)
         if not subresource:
             _warn(new, live, resource, options)
         if deletion.is_finished(new):
@@ -206,14 +212,27 @@ class Writes:
         self, resource: ResourceType, key: Key, given: Obj, options: WriteOptions, sub: str = ""
     ) -> Written:
         """PUT: the whole object. Of some kinds an update must name the version it was made from."""
-        meta = given.get("metadata") or {}
         metadata.refuse_custom_version(given, resource)
-        if kinds.must_name_version(resource) and not meta.get("resourceVersion"):
-            metadata.check_place(meta, key[0], key[1])
-            error = FieldError("metadata.resourceVersion", "Invalid", 0, "must be specified for an update")
-            self._live(resource, key)
-            raise invalid(resource.plural, resource.group, key[1], [error])
-        return self.update(resource, key, lambda _: given, options, sub)
+        if resource.custom is not None and metadata.is_another_kind(given, resource):
+            there = self._live(resource, key)  # of a custom resource the kind is looked at last
+            metadata.refuse_another_version(given, there, resource, needed=True)
+        read = self._known_fields(metadata.checked_head(given, resource, ""), resource, options)
+        meta = read["metadata"]
+        metadata.check_namespace(meta, key[0])
+        metadata.check_name(meta, key[1])
+        if key not in self._store.table(resource.table).items and kinds.is_created_by_updates(resource):
+            return self._created_by_update(resource, key, read, options)
+        metadata.refuse_another_uid(meta, self._live(resource, key)["metadata"], resource)
+        return self.update(resource, key, lambda _: read, replace(options, validation="Ignore"), sub)
+
+    def _created_by_update(
+        self, resource: ResourceType, key: Key, given: Obj, options: WriteOptions
+    ) -> Written:
+        meta = given["metadata"]
+        metadata.refuse_another_uid(meta, {"name": key[1], "namespace": key[0], "uid": ""}, resource)
+        metadata.parsed_version(meta)
+        new = given | {"metadata": {name: value for name, value in meta.items() if name != "resourceVersion"}}
+        return self.create(resource, key[0], new, replace(options, validation="Ignore"))
 
     # --- apply ---
 
@@ -232,37 +251,64 @@ class Writes:
         raises  Failure 409 with the conflicting managers, 400, 404, 422
         """
         metadata.refuse_applied_kind(applied, resource)
-        if (applied.get("metadata") or {}).get("managedFields"):
+        given = applied["metadata"] if isinstance(applied.get("metadata"), dict) else {}
+        if given.get("managedFields"):
             raise bad_request("metadata.managedFields must be nil")
-        given_version = (applied.get("metadata") or {}).get("resourceVersion")
-        wanted = metadata.checked_head(applied, resource, key[0], key[1])
+        typed_patches.refuse_untypable(applied, resource)
         entry = self._store.table(resource.table).items.get(key)
-        given_uid = wanted["metadata"].get("uid")
-        if entry is None and given_uid:
-            why = f"the provided object specified uid {given_uid}, and no existing object was found"
-            raise conflict(resource.plural, resource.group, key[1], f"uid mismatch: {why}")
         if entry is None and subresource:
             raise not_found(resource.plural, resource.group, key[1])
-        typed_patches.refuse_untypable(applied, resource)
-        wanted = scope.own_part(self._known_fields(wanted, resource, options), resource, subresource)
+        wanted = scope.own_part(metadata.checked_head(applied, resource, ""), resource, subresource)
         live = views.shown(entry, resource) if entry is not None else None
-        if live is not None and given_version and given_version != live["metadata"]["resourceVersion"]:
-            raise conflict(resource.plural, resource.group, key[1])
         merged = self._merge_applied(resource, live, wanted, options, force=force, subresource=subresource)
+        if resource.custom is not None:
+            merged = resource.custom.prune(merged)
+        merged = typed_patches.converted(merged, applied, resource)
         if options.manager == KUBECTL and not subresource:
             merged = with_last_applied(merged, applied)
+        if options.objections and options.validation == "Strict":
+            told = "".join(f"\n  {text}" for text in options.objections)
+            why = f"error converting YAML to JSON: yaml: unmarshal errors:{told}"
+            raise bad_request(f"error strict decoding YAML: {why}")
+        options.warnings.extend(options.objections)
         fields = merged["metadata"].get("managedFields")
+        if entry is None and given.get("uid"):
+            why = f"the provided object specified uid {given['uid']}, and no existing object was found"
+            raise conflict(resource.plural, resource.group, key[1], f"uid mismatch: {why}")
+        metadata.check_namespace(merged["metadata"], key[0])
+        metadata.check_name(merged["metadata"], key[1])
         new = metadata.checked_head(merged, resource, key[0], key[1])
+        return self._store_applied(resource, key, live, new, given, fields, options, subresource)
+
+    def _store_applied(
+        self,
+        resource: ResourceType,
+        key: Key,
+        live: Obj | None,
+        new: Obj,
+        given: Obj,
+        fields: list[Obj] | None,
+        options: WriteOptions,
+        subresource: str,
+    ) -> Written:
+        """
+        given   the metadata that was applied
+        fields  the managedFields of the new object
+        """
+
+        def track(obj: Obj) -> Obj:
+            return scope.with_managed_fields(obj, fields)
+
         if live is None:
             metadata.begin(new, resource, self._stamp())
             new = kinds.as_decoded(self._defaulted(new, resource, keep_nulls=True), resource)
-            return self._create(resource, new, options, lambda obj: scope.with_managed_fields(obj, fields))
-        metadata.refuse_another(new, live, resource)
-        metadata.carry_over(new, live, resource)
+            return self._create(resource, new, options, track)
+        new["metadata"] |= {name: given[name] for name in ("resourceVersion", "uid") if given.get(name)}
+        metadata.refuse_another_version(new, live, resource, needed=False)
+        wrong = metadata.changed_identity(new, live)
+        metadata.carry_over(new, live)
         new = kinds.as_decoded(self._defaulted(new, resource, keep_nulls=True), resource)
-        return self._replace(
-            resource, key, live, new, options, subresource, lambda obj: scope.with_managed_fields(obj, fields)
-        )
+        return self._replace(resource, key, live, new, options, subresource, track, wrong)
 
     def _merge_applied(
         self,
@@ -371,15 +417,11 @@ class Writes:
 
     def _known_fields(self, obj: Obj, resource: ResourceType, options: WriteOptions) -> Obj:
         """Refuse, warn of or drop fields that the schema does not know; refuse values of the wrong type."""
-        twice = [f'duplicate field "{path}"' for path in options.repeated]
-        _report_unknown(twice, obj, resource, options)
         if resource.custom is None:
-            return _decoded_builtin(obj, resource, options)
+            return decoded_builtin(obj, resource, options)
         if why := resource.custom.misfit(obj):
             raise _unreadable(obj, resource, options, why)
         unknown = resource.custom.unknown_fields(obj)
-        if not unknown:
-            return resource.custom.prune(obj)
         _report_unknown([f'unknown field "{path}"' for path in unknown], obj, resource, options)
         return resource.custom.prune(obj)
 
@@ -420,9 +462,10 @@ class Writes:
         resource: ResourceType,
         subresource: str,
         options: WriteOptions,
+        wrong: Sequence[FieldError] = (),
     ) -> None:
         name = new["metadata"].get("name", "")
-        errors = self._problems(new, old, resource, subresource, options.warnings)
+        errors = [*wrong, *self._problems(new, old, resource, subresource, options.warnings)]
         if errors:
             group = "" if resource.kind == "Event" else resource.group  # both versions are one kind within
             raise invalid(resource.kind, group, name, errors)
@@ -480,8 +523,9 @@ def _unversioned(made: Obj, resource: ResourceType) -> list[str]:
     """What a patch leaves of an object of a version that nobody knows: all but its head is unknown."""
     group, _, version = str(made.get("apiVersion") or "").rpartition("/")
     if resource.custom is None:
-        return [] if version else sorted(made.keys() - {"apiVersion", "kind"})
-    if group != resource.group or version in resource.versions:
+        # Without any it is read as the server's own type, which has fields of other names.
+        return [] if made.get("apiVersion") else sorted(made.keys() - {"apiVersion", "kind"})
+    if (group, made.get("kind")) != (resource.group, resource.kind) or version in resource.versions:
         return []
     return sorted(made.keys() - {"apiVersion", "kind", "metadata"})
 
@@ -500,7 +544,18 @@ def _not_its_own(resource: ResourceType, subresource: str) -> tuple[str, ...]:
     return {"": ("status",), "status": ("spec",)}.get(subresource, ())
 
 
-def _decoded_builtin(obj: Obj, resource: ResourceType, options: WriteOptions) -> Obj:
+def check_patched(made: Obj, resource: ResourceType, name: str, options: WriteOptions) -> None:
+    """Of what a patch has made, that which is looked at first.
+
+    raises  Failure 400, 422
+    """
+    metadata.refuse_unkind(made, resource, patching=True)
+    if unknown := _unversioned(made, resource):
+        _report_unknown([f'unknown field "{key}"' for key in unknown], made, resource, options)
+    metadata.refuse_nameless(made, name)
+
+
+def decoded_builtin(obj: Obj, resource: ResourceType, options: WriteOptions) -> Obj:
     """An object of a built-in kind as Go would decode it.
 
     raises  Failure 400 for a value of the wrong type
@@ -510,10 +565,8 @@ def _decoded_builtin(obj: Obj, resource: ResourceType, options: WriteOptions) ->
     if wrong is not None:
         raise _unreadable(obj, resource, options, wrong.message())
     unknown = [error.message() for error in errors if error.type == "Unknown"]
-    if not unknown:
-        return obj
-    _report_unknown(unknown, obj, resource, options)
-    return schemas.prune_builtin(obj)
+    _report_unknown(sorted(unknown) if options.shown else unknown, obj, resource, options)
+    return schemas.prune_builtin(obj) if unknown else obj
 
 
 def with_last_applied(merged: Obj, applied: Obj) -> Obj:
@@ -539,12 +592,14 @@ def _is_tracked(new: Obj, old: Obj) -> bool:
 
 def _unreadable(obj: Obj, resource: ResourceType, options: WriteOptions, why: str) -> Failure:
     if options.patching:
-        return invalid("", "", "", [FieldError("patch", "Invalid", encode(obj).decode(), why)])
+        shown = options.shown or encode(obj).decode()
+        return invalid("", "", "", [FieldError("patch", "Invalid", shown, why)])
     kind = resource.kind
     return bad_request(f'{kind} in version "{resource.version}" cannot be handled as a {kind}: {why}')
 
 
-def _report_unknown(texts: list[str], obj: Obj, resource: ResourceType, options: WriteOptions) -> None:
+def _report_unknown(unknown: list[str], obj: Obj, resource: ResourceType, options: WriteOptions) -> None:
+    texts = [*options.objections, *unknown]
     if not texts or options.validation == "Ignore":
         return
     if options.validation == "Strict":

@@ -19,15 +19,19 @@ from . import (
     events,
     lifecycle,
     lists,
+    merging,
+    mistyped,
     namespaces,
     objects,
     odd,
     patches,
     pod_specs,
     reads,
+    replacing,
     strategic,
     views,
     workloads,
+    written,
 )
 
 SCENARIOS = [
@@ -58,4 +62,8 @@ SCENARIOS = [
     *access.SCENARIOS,
     *classes.SCENARIOS,
     *events.SCENARIOS,
+    *merging.SCENARIOS,
+    *mistyped.SCENARIOS,
+    *replacing.SCENARIOS,
+    *written.SCENARIOS,
 ]

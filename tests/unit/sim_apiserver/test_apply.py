@@ -273,9 +273,17 @@ def test_an_untracked_object_belongs_to_before_first_apply() -> None:
         apply(live, config_map(a="2"))
 
 
-def test_an_element_without_its_key_cannot_be_applied() -> None:
-    with pytest.raises(ApplyInvalid, match="omits key field"):
-        apply(apply(None, pod({"name": "c", "image": "i"})), pod({"image": "i"}))
+def test_an_element_without_its_key_is_one_with_an_empty_key() -> None:
+    applied = apply(apply(None, pod({"name": "c", "image": "i"})), pod({"image": "i"}))
+
+    assert [one.get("name") for one in applied["spec"]["containers"]] == [None]
+    owned = applied["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"]["f:containers"]
+    assert list(owned) == ['k:{"name":""}']
+
+
+def test_an_element_that_cannot_be_told_from_others_cannot_be_applied() -> None:
+    with pytest.raises(ApplyInvalid, match="associative list with keys may not have non-map elements"):
+        apply(None, {**pod(), "spec": {"containers": ["c"]}})
 
 
 def test_nulls_in_a_typed_object_mean_absence() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpuready_sim.apiserver.go_json import complaint, printed
+from gpuready_sim.apiserver.go_json import complaint
+from gpuready_sim.apiserver.go_values import printed
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ def test_service_ports_merge_by_port() -> None:
     [
         pytest.param(containers({"image": "x"}), 500, id="an element without its key"),
         pytest.param({"spec": {"$patch": "spam"}}, 500, id="an unknown directive"),
-        pytest.param({"spec": {"$setElementOrder/containers": "a"}}, 400, id="an order that is no list"),
+        pytest.param({"spec": {"$setElementOrder/containers": "a"}}, 500, id="an order that is no list"),
         pytest.param({"spec": {"$retainKeys": ["a"], "b": 1}}, 400, id="a key that is not retained"),
     ],
 )

@@ -164,8 +164,10 @@ def _claimed(value: Any, schema: Schema) -> FieldSet | None:
         return _claimed_map(value, schema)
     if isinstance(value, list) and schema.relation in (MAP, SET):
         element = schema.element()
-        items = {key: _with_self(_claimed(item, element)) for key, item in _indexed(value, schema)}
-        return items or None
+        return {
+            key: {} if len(items) > 1 else _with_self(_claimed(items[0], element))
+            for key, items in _grouped(value, schema).items()
+        } or None
     return {}
 
 
@@ -266,22 +268,35 @@ def _either(kind: type, old: Any, new: Any) -> bool:
 
 
 def _compared_lists(old: list[Any], new: list[Any], schema: Schema) -> Nodes:
+    """Elements of one key are one leaf together.
+
+    Source: structured-merge-diff v6, typed/compare.go, visitListItems.
+    """
     element = schema.element()
     before, after = _grouped(old, schema), _grouped(new, schema)
     repeated = {key for side in (before, after) for key, items in side.items() if len(items) > 1}
     if not repeated:
         singles = [{key: items[0] for key, items in side.items()} for side in (before, after)]
         return _compared_items(singles[0], singles[1], lambda _: element, "")
-    left = {key: items for key, items in before.items() if key not in repeated}
-    right = {key: items for key, items in after.items() if key not in repeated}
-    added, modified, removed = _compared_items(
-        {key: items[0] for key, items in left.items()},
-        {key: items[0] for key, items in right.items()},
-        lambda _: element,
-        "",
+    left = {key: items[0] for key, items in before.items() if key not in repeated}
+    right = {key: items[0] for key, items in after.items() if key not in repeated}
+    added, modified, removed = (
+        dict(one or {}) for one in _compared_items(left, right, lambda _: element, "")
     )
-    changed: FieldSet = {key: {} for key in repeated if before.get(key) != after.get(key)}
-    return added, union(modified or {}, changed) or None, removed
+    for key in repeated:
+        was, is_now = before.get(key, []), after.get(key, [])
+        if len(was) > 1 and len(is_now) > 1:
+            modified |= {key: {}} if was != is_now else {}
+        else:
+            added |= _alone_or_together(key, is_now, element)
+            removed |= _alone_or_together(key, was, element)
+    return added or None, modified or None, removed or None
+
+
+def _alone_or_together(key: str, items: list[Any], element: Schema) -> FieldSet:
+    if not items:
+        return {}
+    return {key: {} if len(items) > 1 else _whole(items[0], element)}
 
 
 def _grouped(items: list[Any], schema: Schema) -> dict[str, list[Any]]:
@@ -319,7 +334,12 @@ def _whole(value: Any, schema: Schema) -> FieldSet:
         return _with_self(items)
     if isinstance(value, list) and schema.relation in (MAP, SET):
         element = schema.element()
-        return _with_self({key: _whole(item, element) for key, item in _indexed(value, schema)})
+        return _with_self(
+            {
+                key: {} if len(items) > 1 else _whole(items[0], element)
+                for key, items in _grouped(value, schema).items()
+            }
+        )
     return {}
 
 

@@ -14,6 +14,8 @@ def pod(pod: Object) -> None:
     spec = part(pod, "spec")
     pod_spec(spec)
     fill(spec, enableServiceLinks=True)
+    if spec["terminationGracePeriodSeconds"] < 0:
+        spec["terminationGracePeriodSeconds"] = 1  # core/v1/conversion.go: of pods, not of templates
     for container in [*each(spec, "containers"), *each(spec, "initContainers")]:
         _requests_from_limits(container)
     status = part(pod, "status")

@@ -107,6 +107,8 @@ class Schema:
                 found[key] = field.node["default"]
             elif items.ref and key in KEY_DEFAULTS:
                 found[key] = KEY_DEFAULTS[key]
+            elif items.ref.endswith(".LocalObjectReference"):
+                found[key] = ""
             elif items.ref and field is not None and key in items.required:
                 found[key] = 0 if field.type == "integer" else ""
         return found

@@ -21,6 +21,7 @@ from gpuready_sim.apiserver import (
     kind_rules,
     kinds,
     metadata,
+    pod_warnings,
     schemas,
     scope,
     typed_patches,
@@ -198,7 +199,7 @@ class Writes:
             return Written(self._store.table(resource.table).items[key])
         self._refuse_grant(new, live, resource, options)
         self._refuse_invalid(new, live, resource, subresource, options, wrong)
-        if not subresource:
+        if subresource in ("", "scale"):
             _warn(new, live, resource, options)
         if deletion.is_finished(new):
             # Answered in the last version that was kept; only watchers see that of the removal.
@@ -513,6 +514,8 @@ def _warn(new: Obj, old: Obj | None, resource: ResourceType, options: WriteOptio
     if resource.custom is not None:
         finalizers = (old or {"metadata": {}})["metadata"].get("finalizers") or ()
         options.warnings.extend(finalizer_warnings(new["metadata"].get("finalizers") or (), finalizers))
+    else:
+        options.warnings.extend(pod_warnings.warnings_of(new, old))
     if resource.table == CRD_TABLE:
         before = crd_rules.unknown_formats_of(old) if old is not None else []
         found = [form for form in crd_rules.unknown_formats_of(new) if form not in before]

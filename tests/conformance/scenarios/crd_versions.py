@@ -156,6 +156,7 @@ SCENARIOS = [
             unseen(patch("merge", f"{DEFINITION}/status", {"status": {"storedVersions": ["v3alpha1"]}})),
             unseen(patch("jsonpatch", DEFINITION, [{"op": "remove", "path": "/spec/versions/0"}])),
             gone(things("a")),
+            IN_FORCE,
             get(f"/apis/{GROUP}"),
             unseen(delete(DEFINITION)),
         ],

@@ -5,12 +5,34 @@ from __future__ import annotations
 from typing import Any
 
 from ..transcript import Ask, Scenario
-from .words import PODS, pod, post
+from .words import DAEMON_SETS, DEPLOYMENTS, PODS, deployment, patch, pod, post
 
 
 def _pod(*containers: dict[str, Any], **spec: Any) -> Ask:
     return post(PODS, pod("p", *containers, **spec), dryRun="All")
 
+
+def _contained(**container: Any) -> Ask:
+    return _pod({"name": "c", "image": "i", **container})
+
+
+def _deployment_lasting(seconds: int) -> Ask:
+    made = deployment("c", replicas=0)
+    made["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = seconds
+    return post(DEPLOYMENTS, made, dryRun="All")
+
+
+def _annotated(annotations: dict[str, str]) -> Ask:
+    return post(PODS, pod("p", meta={"annotations": annotations}), dryRun="All")
+
+
+def _term(key: str) -> dict[str, Any]:
+    return {"matchExpressions": [{"key": key, "operator": "Exists"}]}
+
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+_TWICE = {"name": "c", "image": "i", "ports": [{"containerPort": 80}] * 2}
 
 SCENARIOS = [
     Scenario(
@@ -183,6 +205,82 @@ SCENARIOS = [
                     "resources": {"claims": [{"name": "a", "request": "r"}, {"name": "a", "request": "r"}]},
                 },
                 resourceClaims=[{"name": "a", "resourceClaimName": "x"}],
+            ),
+        ],
+    ),
+    Scenario(
+        "what is taken of a pod, but not without a word",
+        [
+            post(PODS, pod("a.b", {"name": "c", "image": "i"}), dryRun="All"),
+            _pod(nodeSelector={"beta.kubernetes.io/os": "linux", "a": "b"}),
+            _pod(
+                affinity={
+                    "nodeAffinity": {
+                        _REQUIRED: {"nodeSelectorTerms": [_term("node-role.kubernetes.io/master")]},
+                        _PREFERRED: [{"weight": 1, "preference": _term("beta.kubernetes.io/arch")}],
+                    }
+                }
+            ),
+            _pod(affinity={"podAffinity": {_REQUIRED: [{"topologyKey": "a"}]}}),
+            _pod(
+                affinity={
+                    "podAntiAffinity": {
+                        _PREFERRED: [{"weight": 1, "podAffinityTerm": {"topologyKey": "a"}}],
+                    }
+                }
+            ),
+            _pod(
+                topologySpreadConstraints=[
+                    {
+                        "maxSkew": 1,
+                        "topologyKey": "failure-domain.beta.kubernetes.io/zone",
+                        "whenUnsatisfiable": "DoNotSchedule",
+                    }
+                ]
+            ),
+            _annotated({"scheduler.alpha.kubernetes.io/critical-pod": ""}),
+            _pod(volumes=[{"name": "v", "gitRepo": {"repository": "r"}}]),
+            _pod(hostAliases=[{"ip": "1.2.3.4", "hostnames": ["a"]}, {"ip": "1.2.3.4", "hostnames": ["b"]}]),
+            _pod(imagePullSecrets=[{}, {"name": "a"}, {"name": "a"}]),
+            _pod(terminationGracePeriodSeconds=-1),
+            _contained(resources={"limits": {"memory": "1500m", "ephemeral-storage": "0.5"}}),
+            _contained(env=[{"name": "A", "value": "1"}, {"name": "A", "value": "$(A)2"}]),
+            _contained(env=[{"name": "A", "value": "1"}, {"name": "A", "value": "$(A)"}]),
+            _contained(env=[{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]),
+            _contained(
+                env=[
+                    {"name": "A", "value": "1"},
+                    {"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+                ]
+            ),
+            _contained(ports=[{"containerPort": 80}, {"containerPort": 80, "protocol": "UDP"}]),
+            _contained(ports=[{"containerPort": 80}, {"containerPort": 80}]),
+            _contained(ports=[{"containerPort": 80, "hostPort": 81}, {"containerPort": 80}]),
+            _contained(
+                ports=[
+                    {"containerPort": 80, "hostPort": 81},
+                    {"containerPort": 80, "hostPort": 81, "hostIP": "1.2.3.4"},
+                ]
+            ),
+            _contained(ports=[{"containerPort": 80, "hostIP": "1.2.3.4"}]),
+            _pod(
+                {"name": "a", "image": "i", "ports": [{"containerPort": 80, "name": "http"}]},
+                {"name": "b", "image": "i", "ports": [{"containerPort": 81, "name": "http"}]},
+            ),
+        ],
+    ),
+    Scenario(
+        "of a template the server speaks when it is made, and whenever the specification changes",
+        [
+            post(DEPLOYMENTS, deployment("a.b", _TWICE, replicas=0)),
+            patch("merge", f"{DEPLOYMENTS}/a.b", {"metadata": {"labels": {"a": "b"}}}),
+            patch("merge", f"{DEPLOYMENTS}/a.b", {"spec": {"paused": True}}),
+            patch("merge", f"{DEPLOYMENTS}/a.b/scale", {"spec": {"replicas": 2}}, dryRun="All"),
+            _deployment_lasting(-1),
+            post(DAEMON_SETS, {**deployment("a.b", _TWICE), "kind": "DaemonSet"}),
+            patch("merge", f"{DAEMON_SETS}/a.b", {"spec": {"minReadySeconds": 5}}),
+            patch(
+                "merge", f"{DAEMON_SETS}/a.b", {"spec": {"template": {"metadata": {"labels": {"a": "b"}}}}}
             ),
         ],
     ),

@@ -62,12 +62,15 @@ def test_a_comparison_tells_added_modified_and_removed_fields_apart() -> None:
     assert change.removed == {"f:spec": {"f:containers": {'k:{"name":"gone"}': {".": {}, "f:name": {}}}}}
 
 
-def test_repeated_elements_count_as_one_changed_field() -> None:
+def test_elements_of_one_key_are_one_field_together() -> None:
     schema = schema_of("", "v1", "Pod")
     assert schema is not None
-    twice = {"spec": {"containers": [{"name": "x", "image": "1"}, {"name": "x", "image": "2"}]}}
-    once = {"spec": {"containers": [{"name": "x", "image": "1"}]}}
+    first, second = {"name": "x", "image": "1"}, {"name": "x", "image": "2"}
+    once, twice, again = ({"spec": {"containers": of}} for of in ([first], [first, second], [second, first]))
+    one_leaf = {"f:spec": {"f:containers": {'k:{"name":"x"}': {}}}}
+    whole = {"f:spec": {"f:containers": {'k:{"name":"x"}': {".": {}, "f:name": {}, "f:image": {}}}}}
 
-    assert fields.compare(twice, once, schema).modified == {
-        "f:spec": {"f:containers": {'k:{"name":"x"}': {}}}
-    }
+    assert fields.field_set(twice, schema) == one_leaf
+    assert fields.compare(once, twice, schema) == fields.Difference(one_leaf, {}, whole)
+    assert fields.compare(twice, once, schema) == fields.Difference(whole, {}, one_leaf)
+    assert fields.compare(twice, again, schema) == fields.Difference({}, one_leaf, {})

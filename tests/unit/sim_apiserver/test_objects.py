@@ -64,6 +64,17 @@ async def test_a_service_loses_with_its_type_what_the_server_had_filled_in_for_i
     assert "externalTrafficPolicy" not in changed.json["spec"]
 
 
+async def test_a_pod_with_a_port_twice_is_taken_but_not_without_a_word(api: Api) -> None:
+    twice = pod("p")
+    twice["spec"]["containers"][0]["ports"] = [{"containerPort": 80}] * 2
+
+    warned = await api.call("POST", PODS, twice)
+
+    place = "spec.containers[0].ports"
+    assert warned.code == 201
+    assert warned.header("warning") == [f'299 - "{place}[1]: duplicate port definition with {place}[0]"']
+
+
 async def test_a_name_is_made_from_generate_name(api: Api) -> None:
     made = await api.made(CONFIG_MAPS, {"metadata": {"generateName": "c-"}})
 

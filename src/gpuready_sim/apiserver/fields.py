@@ -248,8 +248,8 @@ SAME: Final[Nodes] = (None, None, None)
 
 
 def _compared(old: Any, new: Any, schema: Schema) -> Nodes:
-    if old is new or (old == new and type(old) is type(new)):
-        return SAME
+    if old is new or (old == new and isinstance(old, bool) == isinstance(new, bool)):
+        return SAME  # as 1 and 1.0 are
     if schema.relation == GRANULAR and _either(dict, old, new):
         return _compared_items(old or {}, new or {}, schema.child, "f:")
     if schema.relation in (MAP, SET) and _either(list, old, new):

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuready_sim.apiserver import fields
 from gpuready_sim.apiserver.fields import FieldSet
+from gpuready_sim.apiserver.go_values import Whole
+from gpuready_sim.apiserver.schema import UNTYPED
 from gpuready_sim.apiserver.schemas import schema_of
 
 paths = st.lists(st.sampled_from(["f:a", "f:b", "f:c"]), min_size=1, max_size=3).map(tuple)
@@ -74,3 +77,14 @@ def test_elements_of_one_key_are_one_field_together() -> None:
     assert fields.compare(once, twice, schema) == fields.Difference(one_leaf, {}, whole)
     assert fields.compare(twice, once, schema) == fields.Difference(whole, {}, one_leaf)
     assert fields.compare(twice, again, schema) == fields.Difference({}, one_leaf, {})
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "changes"),
+    [(1, Whole(1), False), (1, 1.0, False), (1, 1.5, True), ("1", 1, True)],
+)
+def test_a_number_is_what_it_is_worth(old: object, new: object, changes: bool) -> None:
+    change = fields.compare({"a": old}, {"a": new}, UNTYPED)
+
+    assert change.modified == ({"f:a": {}} if changes else {})
+    assert (change.added, change.removed) == ({}, {})

@@ -24,7 +24,7 @@ from gpuready_sim.apiserver.schemas import FieldError
 from gpuready_sim.apiserver.selectors import selector_of
 from gpuready_sim.apiserver.store import encode
 from gpuready_sim.apiserver.tokens import ISSUER, Binding, Tokens
-from gpuready_sim.apiserver.writes import WriteOptions
+from gpuready_sim.apiserver.write_options import WriteOptions
 
 _BUDGETS = "poddisruptionbudgets.policy"
 _SERVER = "kube-apiserver"

@@ -15,7 +15,8 @@ from gpuready_sim.apiserver.rbac import CLUSTER_ROLES, GROUP
 from gpuready_sim.apiserver.registry import CRD_TABLE, Registry
 from gpuready_sim.apiserver.store import Change, Key, Store
 from gpuready_sim.apiserver.watches import Watches
-from gpuready_sim.apiserver.writes import WriteOptions, Writes
+from gpuready_sim.apiserver.write_options import WriteOptions
+from gpuready_sim.apiserver.writes import Writes
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 # What every namespace has, and gets back.

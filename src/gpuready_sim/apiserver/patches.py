@@ -16,7 +16,7 @@ from gpuready_sim.apiserver.registry import ResourceType
 from gpuready_sim.apiserver.requests import Request
 from gpuready_sim.apiserver.schemas import FieldError
 from gpuready_sim.apiserver.store import encode
-from gpuready_sim.apiserver.writes import WriteOptions
+from gpuready_sim.apiserver.write_options import WriteOptions
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"

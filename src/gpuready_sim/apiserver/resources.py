@@ -22,7 +22,8 @@ from gpuready_sim.apiserver.requests import Reply, Request, Stream, Target
 from gpuready_sim.apiserver.store import Entry, Store, encode
 from gpuready_sim.apiserver.views import View
 from gpuready_sim.apiserver.watches import Watches, WatchOptions
-from gpuready_sim.apiserver.writes import WriteOptions, Writes, Written
+from gpuready_sim.apiserver.write_options import WriteOptions
+from gpuready_sim.apiserver.writes import Writes, Written
 
 Answer = Reply | Stream
 # Kinds whose deletion answers with the object that is gone instead of a Status.

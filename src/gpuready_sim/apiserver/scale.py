@@ -20,6 +20,7 @@ from gpuready_sim.apiserver.failures import (
     method_not_allowed,
     not_found,
 )
+from gpuready_sim.apiserver.known_fields import check_patched, decoded_builtin
 from gpuready_sim.apiserver.negotiation import form_of, object_of
 from gpuready_sim.apiserver.registry import ResourceType
 from gpuready_sim.apiserver.requests import Reply, Request, Target
@@ -27,7 +28,7 @@ from gpuready_sim.apiserver.resources import Resources, write_options
 from gpuready_sim.apiserver.schemas import FieldError
 from gpuready_sim.apiserver.selectors import selector_text
 from gpuready_sim.apiserver.store import Entry, encode
-from gpuready_sim.apiserver.writes import WriteOptions, check_patched, decoded_builtin
+from gpuready_sim.apiserver.write_options import WriteOptions
 
 SCALE = ResourceType("autoscaling", "v1", "Scale", "scales", "scale", True, storage=("autoscaling", "v1"))
 

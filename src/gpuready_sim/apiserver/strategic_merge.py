@@ -12,14 +12,25 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from gpuready_sim.apiserver.go_values import printed, reflect_kind, type_of
-from gpuready_sim.apiserver.json_patch import REJECTED, PatchError, bad_request
+from gpuready_sim.apiserver.element_order import (
+    ELEMENT_ORDER,
+    PATCH,
+    as_list,
+    check_order,
+    failed,
+    find,
+    holds,
+    holds_maps,
+    keyless,
+    ordered,
+    same,
+)
+from gpuready_sim.apiserver.go_values import printed, reflect_kind
+from gpuready_sim.apiserver.json_patch import PatchError, bad_request
 from gpuready_sim.apiserver.schema import UNTYPED_ATOMIC, Schema
 
-PATCH: Final = "$patch"
 RETAIN_KEYS: Final = "$retainKeys"
 DELETE_PRIMITIVES: Final = "$deleteFromPrimitiveList"
-ELEMENT_ORDER: Final = "$setElementOrder"
 _MISSING: Final = object()
 
 Object = dict[str, Any]
@@ -52,11 +63,6 @@ def _copied(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _copied(child) for key, child in value.items()}
     return [_copied(child) for child in value] if isinstance(value, list) else value
-
-
-def _failed(message: str) -> PatchError:
-    """An error that the server did not expect of a client."""
-    return PatchError(message, code=500, reason="")
 
 
 # --- maps ---
@@ -105,7 +111,7 @@ def _unknown_directive(patch: Object) -> PatchError:
     )
     if directive is None:
         shown = "%!s(<nil>)"
-    return _failed(f"unknown patch type: {shown} in map: {printed(patch)}")
+    return failed(f"unknown patch type: {shown} in map: {printed(patch)}")
 
 
 def _retain_keys(live: Object, patch: Object) -> None:
@@ -191,10 +197,10 @@ def _child(schema: Schema, key: str) -> Schema:
         return UNTYPED_ATOMIC
     if not schema.properties:
         kind = {"object": "map", "array": "slice", "boolean": "bool"}.get(schema.type, schema.type)
-        raise _failed(f"merging an object in json but data type is not struct, instead is: {kind}")
+        raise failed(f"merging an object in json but data type is not struct, instead is: {kind}")
     if key not in schema.properties:
         name = schema.ref.rpartition(".")[2]
-        raise _failed(f'unable to find api field in struct {name} for the json field "{key}"')
+        raise failed(f'unable to find api field in struct {name} for the json field "{key}"')
     return schema.properties[key]
 
 
@@ -206,7 +212,7 @@ def _child_map(schema: Schema, key: str) -> tuple[Schema, str]:
 def _lookup_list(schema: Schema, key: str) -> _ListType:
     child = _child(schema, key)
     if child.type == "object":
-        raise _failed("expected slice or array type, but got: struct")
+        raise failed("expected slice or array type, but got: struct")
     return _ListType(child.element(), _strategy(child), child.patch_merge_key)
 
 
@@ -254,16 +260,16 @@ def _merge_list(live: list[Any], patch: list[Any], kind: _ListType) -> list[Any]
 def _joined(live: list[Any], patch: list[Any], kind: _ListType) -> list[Any]:
     if not live and not patch:
         return live
-    if not _holds_maps(live, patch):
+    if not holds_maps(live, patch):
         both = _each_once(live + patch)
-        return _ordered(both, patch, live, kind.key, of_maps=False)
+        return ordered(both, patch, live, kind.key, of_maps=False)
     if not kind.key:
-        raise _failed("cannot merge lists without merge key for struct")
+        raise failed("cannot merge lists without merge key for struct")
     cells, rest = _without_special(live, patch, kind.key)
     before = cells.items()
     for item in rest:
         _merge_element(cells, item, kind)
-    return _ordered(cells.items(), rest, before, kind.key, of_maps=True)
+    return ordered(cells.items(), rest, before, kind.key, of_maps=True)
 
 
 def _without_special(live: list[Any], patch: list[Any], key: str) -> tuple[_Cells, list[Any]]:
@@ -277,7 +283,7 @@ def _without_special(live: list[Any], patch: list[Any], key: str) -> tuple[_Cell
         elif item[PATCH] == "replace":
             replaced = True
         elif item[PATCH] == "merge":
-            raise _failed("merging lists cannot yet be specified in the patch")
+            raise failed("merging lists cannot yet be specified in the patch")
         else:
             raise _unknown_directive(item)
     return (_Cells(rest), []) if replaced else (cells, rest)
@@ -285,16 +291,16 @@ def _without_special(live: list[Any], patch: list[Any], key: str) -> tuple[_Cell
 
 def _delete_element(cells: _Cells, item: Object, key: str) -> None:
     if key not in item:
-        raise _keyless(item, key)
-    while (at := _find(cells.items(), key, item[key])) is not None:
+        raise keyless(item, key)
+    while (at := find(cells.items(), key, item[key])) is not None:
         cells.delete(at)
 
 
 def _merge_element(cells: _Cells, item: Object, kind: _ListType) -> None:
     if kind.key not in item:
-        raise _keyless(item, kind.key)
+        raise keyless(item, kind.key)
     items = cells.items()
-    at = _find(items, kind.key, item[kind.key])
+    at = find(items, kind.key, item[kind.key])
     if at is None:
         cells.append(item)
     else:
@@ -312,8 +318,8 @@ def _delete_primitives(live: Object, name: str, values: Any, schema: Schema) -> 
         _merge_key(live, name, values, schema)
         return
     kind = _lookup_list(schema, name)
-    if (there or values) and not _holds_maps(there, values):
-        live[name] = [item for item in there if not _holds(values, item)]
+    if (there or values) and not holds_maps(there, values):
+        live[name] = [item for item in there if not holds(values, item)]
     else:
         live[name] = _joined(there, values, kind)
 
@@ -324,7 +330,7 @@ def _each_once(items: list[Any]) -> list[Any]:
     while i < len(out) - 1:
         j = i + 1
         while j < len(out):
-            if _same(out[i], out[j]):
+            if same(out[i], out[j]):
                 out[j] = out[-1]
                 out.pop()
             else:
@@ -338,12 +344,12 @@ def _each_once(items: list[Any]) -> list[Any]:
 
 def _merge_in_order(live: Object, patch: Object, directive: str, schema: Schema) -> None:
     """Merge a list, and give its elements the order that the patch tells."""
-    order = _list(patch.pop(directive))
+    order = as_list(patch.pop(directive))
     name = _named(directive, ELEMENT_ORDER, "setElementOrder")
-    there = _list(live[name]) if name in live else None
-    given = _list(patch[name]) if name in patch else None
+    there = as_list(live[name]) if name in live else None
+    given = as_list(patch[name]) if name in patch else None
     kind = _lookup_list(schema, name)
-    _check_order(given or [], order, kind.key)
+    check_order(given or [], order, kind.key)
     if given is None and there is None:
         return
     if given is None:
@@ -352,157 +358,5 @@ def _merge_in_order(live: Object, patch: Object, directive: str, schema: Schema)
         both = _without_directives(given)
     else:
         both = _merge_list(there, given, kind)
-    live[name] = _ordered(both, order, there or [], kind.key, sample=(there or [], given or []))
+    live[name] = ordered(both, order, there or [], kind.key, sample=(there or [], given or []))
     patch.pop(name, None)
-
-
-def _list(value: Any) -> list[Any]:
-    if not isinstance(value, list):
-        raise _failed(f"expected a []interface {{}}, but received a {type_of(value)}")
-    return value
-
-
-def _check_order(patch: list[Any], order: list[Any], key: str) -> None:
-    """The elements of the patch stand in its order, too."""
-    if not order or not patch:
-        return
-    kept = [item for item in patch if not key or _map(item).get(PATCH) != "delete"]
-    i = j = 0
-    while i < len(kept) and j < len(order):
-        if isinstance(kept[i], dict) and PATCH in kept[i]:
-            i += 1
-            continue
-        if _is_the_same_element(kept[i], order[j], key):
-            i += 1
-        j += 1
-    if i < len(kept):
-        raise _failed(
-            f"The order in patch list:\n{printed(patch)}\n doesn't match {ELEMENT_ORDER} list:\n"
-            f"{printed(order)}\n"
-        )
-
-
-def _is_the_same_element(left: Any, right: Any, key: str) -> bool:
-    if not key:
-        return _same(left, right)
-    for item in (_map(left), _map(right)):
-        if key not in item:
-            raise _keyless(item, key)
-    return _same(left[key], right[key])
-
-
-def _ordered(
-    items: list[Any],
-    order: list[Any],
-    live: list[Any],
-    key: str,
-    *,
-    of_maps: bool | None = None,
-    sample: tuple[list[Any], list[Any]] = ([], []),
-) -> list[Any]:
-    """What `order` names in its order, the others in that of the live list, both as one.
-
-    of_maps   what the elements are; where it is not known, the sample tells
-    """
-    named: tuple[list[Any], list[Any]] = ([], [])
-    for item in items:
-        named[0 if _is_named(item, order, key) else 1].append(item)
-    if of_maps is None:
-        of_maps = _holds_maps(*sample)
-    mine = _sorted(named[0], order, key, of_maps)
-    others = _sorted(named[1], live, key, of_maps)
-    return _interleaved(others, mine, live, key if of_maps else "")
-
-
-def _is_named(item: Any, order: list[Any], key: str) -> bool:
-    if not key:
-        return _holds(order, item)
-    if key not in _map(item):
-        raise _keyless(item, key)
-    return _find(order, key, item[key]) is not None
-
-
-def _sorted(items: list[Any], order: list[Any], key: str, of_maps: bool) -> list[Any]:
-    """Sorted by insertion: an element that the order does not name moves before those in front of it."""
-    if of_maps:
-        for item in (*items, *order):
-            if key not in _map(item):
-                raise _keyless(item, key)
-    out = [item for item in items if not (of_maps and item.get(PATCH) == "delete")]
-    for end in range(1, len(out)):
-        for at in range(end, 0, -1):
-            places = [_index(order, item, key if of_maps else "") for item in (out[at], out[at - 1])]
-            if places[0] >= 0 and places[1] >= 0 and places[0] >= places[1]:
-                break
-            out[at], out[at - 1] = out[at - 1], out[at]
-    return out + [item for item in items if of_maps and item.get(PATCH) == "delete"]
-
-
-def _interleaved(left: list[Any], right: list[Any], live: list[Any], key: str) -> list[Any]:
-    """An element of `left` goes first where both stand in the live list, and it in front."""
-    out: list[Any] = []
-    i = j = 0
-    while i < len(left) and j < len(right):
-        a, b = _index(live, left[i], key), _index(live, right[j], key)
-        if 0 <= a < b:
-            out.append(left[i])
-            i += 1
-        else:
-            out.append(right[j])
-            j += 1
-    return out + left[i:] + right[j:]
-
-
-# --- elements ---
-
-
-def _holds_maps(*lists: list[Any]) -> bool:
-    """
-    raises  PatchError for lists of several kinds of values, of lists, or of nothing
-    """
-    kinds = {reflect_kind(item) if item is not None else "nil" for items in lists for item in items}
-    if not kinds:
-        raise _failed("no elements in any of the given slices")
-    if len(kinds) > 1:
-        shown = " ".join(map(printed, lists))
-        raise _failed(f"list element types are not identical: [{shown}]")
-    if "slice" in kinds:
-        raise PatchError("lists of lists are not supported", status_message=REJECTED)
-    return "map" in kinds
-
-
-def _map(value: Any) -> Object:
-    if not isinstance(value, dict):
-        raise _failed(f"expected a map[string]interface {{}}, but received a {type_of(value)}")
-    return value
-
-
-def _keyless(item: Object, key: str) -> PatchError:
-    return _failed(f"map: {printed(item)} does not contain declared merge key: {key}")
-
-
-def _find(items: list[Any], key: str, value: Any) -> int | None:
-    for at, item in enumerate(items):
-        if not isinstance(item, dict):
-            raise _failed(f"value for key {at} is not a map")
-        if key in item and _same(item[key], value):
-            return at
-    return None
-
-
-def _index(items: list[Any], wanted: Any, key: str) -> int:
-    """-1 when it is not there."""
-
-    def identity(item: Any) -> Any:
-        return item.get(key) if key and isinstance(item, dict) else item
-
-    return next((at for at, item in enumerate(items) if _same(identity(item), identity(wanted))), -1)
-
-
-def _holds(items: list[Any], wanted: Any) -> bool:
-    return any(_same(item, wanted) for item in items)
-
-
-def _same(left: Any, right: Any) -> bool:
-    """As Go compares what it knows no type of: 1 is neither 1.0 nor true."""
-    return type(left) is type(right) and bool(left == right)

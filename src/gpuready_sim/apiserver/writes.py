@@ -9,9 +9,8 @@ Source: kubernetes, apiserver/pkg/registry/generic/registry/store.go, endpoints/
 from __future__ import annotations
 
 import datetime
-import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from gpuready_sim.apiserver import apply as applying
 from gpuready_sim.apiserver import (
@@ -39,43 +38,19 @@ from gpuready_sim.apiserver.failures import (
     invalid,
     not_found,
 )
+from gpuready_sim.apiserver.known_fields import check_patched, known_fields
+from gpuready_sim.apiserver.last_applied import with_last_applied
 from gpuready_sim.apiserver.names import finalizer_warnings
 from gpuready_sim.apiserver.registry import CRD_TABLE, Registry, ResourceType
 from gpuready_sim.apiserver.requests import User
 from gpuready_sim.apiserver.schema import Schema
 from gpuready_sim.apiserver.schemas import FieldError
 from gpuready_sim.apiserver.store import Entry, Key, Store, encode
+from gpuready_sim.apiserver.write_options import WriteOptions
 
 KUBECTL = "kubectl"
-LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 Edit = Callable[[Obj], Obj]
 CheckGrant = Callable[[User, ResourceType, Obj, Obj | None], None]
-
-
-@dataclass
-class WriteOptions:
-    """What a request says about its write.
-
-    validation  what becomes of unknown fields: Strict, Warn or Ignore
-    patching    the object is what a patch has made, not what somebody sent
-    user        who writes; None for the server itself
-    untimed     the entry in managedFields says not when
-    owning      the writer owns what it changes
-    objections  what only a strict reader says of the body: fields that it says twice
-    shown       the patch, as refusals print it; "" where they print the object
-    warnings    collects texts for Warning headers
-    """
-
-    manager: str = "unknown"
-    dry_run: bool = False
-    validation: str = "Ignore"
-    patching: bool = False
-    user: User | None = None
-    untimed: bool = False
-    owning: bool = True
-    objections: Sequence[str] = ()
-    shown: str = ""
-    warnings: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -217,7 +192,7 @@ class Writes:
         if resource.custom is not None and metadata.is_another_kind(given, resource):
             there = self._live(resource, key)  # of a custom resource the kind is looked at last
             metadata.refuse_another_version(given, there, resource, needed=True)
-        read = self._known_fields(metadata.checked_head(given, resource, ""), resource, options)
+        read = known_fields(metadata.checked_head(given, resource, ""), resource, options)
         meta = read["metadata"]
         metadata.check_namespace(meta, key[0])
         metadata.check_name(meta, key[1])
@@ -414,17 +389,7 @@ class Writes:
         return self._store.remove(resource.table, key, final)
 
     def _understood(self, obj: Obj, resource: ResourceType, options: WriteOptions) -> Obj:
-        return self._defaulted(self._known_fields(obj, resource, options), resource)
-
-    def _known_fields(self, obj: Obj, resource: ResourceType, options: WriteOptions) -> Obj:
-        """Refuse, warn of or drop fields that the schema does not know; refuse values of the wrong type."""
-        if resource.custom is None:
-            return decoded_builtin(obj, resource, options)
-        if why := resource.custom.misfit(obj):
-            raise _unreadable(obj, resource, options, why)
-        unknown = resource.custom.unknown_fields(obj)
-        _report_unknown([f'unknown field "{path}"' for path in unknown], obj, resource, options)
-        return resource.custom.prune(obj)
+        return self._defaulted(known_fields(obj, resource, options), resource)
 
     def _defaulted(self, obj: Obj, resource: ResourceType, *, keep_nulls: bool = False) -> Obj:
         if resource.custom is not None:
@@ -522,17 +487,6 @@ def _warn(new: Obj, old: Obj | None, resource: ResourceType, options: WriteOptio
         options.warnings.extend(f'unrecognized format "{form}"' for form in dict.fromkeys(found))
 
 
-def _unversioned(made: Obj, resource: ResourceType) -> list[str]:
-    """What a patch leaves of an object of a version that nobody knows: all but its head is unknown."""
-    group, _, version = str(made.get("apiVersion") or "").rpartition("/")
-    if resource.custom is None:
-        # Without any it is read as the server's own type, which has fields of other names.
-        return [] if made.get("apiVersion") else sorted(made.keys() - {"apiVersion", "kind"})
-    if (group, made.get("kind")) != (resource.group, resource.kind) or version in resource.versions:
-        return []
-    return sorted(made.keys() - {"apiVersion", "kind", "metadata"})
-
-
 def _typed_versions(resource: ResourceType) -> dict[str, Schema] | None:
     """The schemas of a custom kind by apiVersion, where it has several."""
     if len(resource.versions) < 2:
@@ -547,64 +501,7 @@ def _not_its_own(resource: ResourceType, subresource: str) -> tuple[str, ...]:
     return {"": ("status",), "status": ("spec",)}.get(subresource, ())
 
 
-def check_patched(made: Obj, resource: ResourceType, name: str, options: WriteOptions) -> None:
-    """Of what a patch has made, that which is looked at first.
-
-    raises  Failure 400, 422
-    """
-    metadata.refuse_unkind(made, resource, patching=True)
-    if unknown := _unversioned(made, resource):
-        _report_unknown([f'unknown field "{key}"' for key in unknown], made, resource, options)
-    metadata.refuse_nameless(made, name)
-
-
-def decoded_builtin(obj: Obj, resource: ResourceType, options: WriteOptions) -> Obj:
-    """An object of a built-in kind as Go would decode it.
-
-    raises  Failure 400 for a value of the wrong type
-    """
-    errors = schemas.validate_builtin(obj, strict=True)
-    wrong = next((error for error in errors if error.type == "Decode"), None)
-    if wrong is not None:
-        raise _unreadable(obj, resource, options, wrong.message())
-    unknown = [error.message() for error in errors if error.type == "Unknown"]
-    _report_unknown(sorted(unknown) if options.shown else unknown, obj, resource, options)
-    return schemas.prune_builtin(obj) if unknown else obj
-
-
-def with_last_applied(merged: Obj, applied: Obj) -> Obj:
-    """kubectl's own server-side apply keeps the annotation of its client-side apply true, where there is one.
-
-    Source: kubernetes, apimachinery pkg/util/managedfields/internal/lastappliedupdater.go.
-    """
-    annotations = merged["metadata"].get("annotations") or {}
-    if LAST_APPLIED not in annotations:
-        return merged
-    meta = {key: value for key, value in applied["metadata"].items() if key != "managedFields"}
-    own = {key: value for key, value in (meta.pop("annotations", None) or {}).items() if key != LAST_APPLIED}
-    said = applied | {"metadata": meta | ({"annotations": own} if own else {})}
-    text = json.dumps(said, separators=(",", ":"), sort_keys=True, ensure_ascii=False) + "\n"
-    return merged | {"metadata": merged["metadata"] | {"annotations": annotations | {LAST_APPLIED: text}}}
-
-
 def _is_tracked(new: Obj, old: Obj) -> bool:
     """Whether anybody owns fields; if nobody does, because that was cleared, only an apply begins anew."""
     entries = new["metadata"].get("managedFields") or old["metadata"].get("managedFields")
     return bool(entries) and entries != [{}]
-
-
-def _unreadable(obj: Obj, resource: ResourceType, options: WriteOptions, why: str) -> Failure:
-    if options.patching:
-        shown = options.shown or encode(obj).decode()
-        return invalid("", "", "", [FieldError("patch", "Invalid", shown, why)])
-    kind = resource.kind
-    return bad_request(f'{kind} in version "{resource.version}" cannot be handled as a {kind}: {why}')
-
-
-def _report_unknown(unknown: list[str], obj: Obj, resource: ResourceType, options: WriteOptions) -> None:
-    texts = [*options.objections, *unknown]
-    if not texts or options.validation == "Ignore":
-        return
-    if options.validation == "Strict":
-        raise _unreadable(obj, resource, options, f"strict decoding error: {', '.join(texts)}")
-    options.warnings.extend(texts)

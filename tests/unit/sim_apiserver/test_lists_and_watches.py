@@ -6,7 +6,7 @@ import pytest
 
 from gpuready_sim.apiserver import watches
 from gpuready_sim.apiserver.resources import Settings
-from gpuready_sim.apiserver.writes import WriteOptions
+from gpuready_sim.apiserver.write_options import WriteOptions
 
 from .harness import CONFIG_MAPS, NODES, PODS, Api, config_map, node, pod
 

@@ -226,14 +226,14 @@ class Writes:
 
         raises  Failure 409 with the conflicting managers, 400, 404, 422
         """
+        entry = self._store.table(resource.table).items.get(key)
+        if entry is None and subresource:
+            raise not_found(resource.plural, resource.group, key[1])
         metadata.refuse_applied_kind(applied, resource)
         given = applied["metadata"] if isinstance(applied.get("metadata"), dict) else {}
         if given.get("managedFields"):
             raise bad_request("metadata.managedFields must be nil")
         typed_patches.refuse_untypable(applied, resource)
-        entry = self._store.table(resource.table).items.get(key)
-        if entry is None and subresource:
-            raise not_found(resource.plural, resource.group, key[1])
         wanted = scope.own_part(metadata.checked_head(applied, resource, ""), resource, subresource)
         live = views.shown(entry, resource) if entry is not None else None
         merged = self._merge_applied(resource, live, wanted, options, force=force, subresource=subresource)

@@ -262,6 +262,18 @@ SCENARIOS = [
         ],
     ),
     Scenario(
+        "what is applied to the status of nothing is not found, whatever it says",
+        [
+            apply(f"{GPU_NODES}/$NS/status", {**gpu_node(), "status": {"unknown": 1}}),
+            apply(f"{GPU_NODES}/$NS/status", {**gpu_node(), "kind": "Other"}),
+            apply(
+                f"{GPU_NODES}/$NS/status", {**gpu_node(), "metadata": {"managedFields": [{"manager": "x"}]}}
+            ),
+            apply(f"{D}/status", {**SMALL, "status": {"replicas": "many"}}),
+            apply(f"{D}/status", {**SMALL, "apiVersion": "v1"}),
+        ],
+    ),
+    Scenario(
         "managed fields can be cleared and the next apply starts anew",
         [
             apply(A, config_map("a", {"k": "1"})),

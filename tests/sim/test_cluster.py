@@ -311,7 +311,7 @@ async def test_kill_9_of_the_demo_leaves_files_only_and_the_next_one_starts_clea
     process.wait(10)
 
     await until(lambda: not processes_naming(str(place.directory)), what="the demo's processes to end")
-    assert place.state is State.ENDED
+    await until(lambda: place.state is State.ENDED, what="the demo's place to be free")
     assert list(tmp_path.iterdir()) == []
     (place.directory / "left-by-the-first").touch()
     again = await start_cluster(ONE_CPU_NODE, name="story")

@@ -270,7 +270,10 @@ def _outcome(prover: _Prover, deadline_s: float) -> Proof:
 
 
 def _reap(pid: int, *, kill: bool) -> int | None:
-    """Exit status, or minus the signal; None where even a kill does not end it: it sleeps in the driver."""
+    """Exit status, or minus the signal; None where even a kill does not end it: it sleeps in the driver.
+
+    It asks again and again, for a second at most: kernels before 5.3 have no descriptor that would tell.
+    """
     if kill:
         os.kill(pid, signal.SIGKILL)
     until = time.monotonic() + _KILL_GRACE_S

@@ -3,137 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.unit.operands.node_agent.fake_api import FakeApi
 from tests.unit.operands.node_agent.machine import (
     FakeChild,
-    FakeCudaChild,
-    HangingCudaChild,
     Machine,
-    device_row,
     inventory,
     mismatch,
 )
+from tests.unit.operands.node_agent.one_node import (
+    PCI,
+    condition,
+    eventually,
+    gpu_node,
+    host_driver,
+    labels,
+    link,
+    node,
+    running,
+    show_gpus,
+    status,
+    whole,
+)
 
 from gpuready import names
-from gpuready.gpu.proofs import Outcome, Proof
 from gpuready.node import gates
-from gpuready.node.root import Root
 from gpuready.operands.node_agent import reporter
-from gpuready.operands.node_agent.daemon import Agent
-from gpuready.operands.node_agent.settings import Settings
-
-PCI = names.NFD_PCI_LABELS[0]
-SETTINGS = Settings(node_name="n1", settle_s=0.2)
-
-
-@asynccontextmanager
-async def running(
-    api: FakeApi,
-    machine: Machine,
-    child: FakeChild,
-    cuda_child: FakeCudaChild | None = None,
-    **settings: Any,
-) -> AsyncIterator[Agent]:
-    client = api.client()
-    agent = Agent(
-        dataclasses.replace(SETTINGS, **settings),
-        Root(machine.base),
-        client,
-        child=child,
-        cuda_child=cuda_child or FakeCudaChild(),
-    )
-    task = asyncio.create_task(agent.run())
-    try:
-        yield agent
-    finally:
-        agent.stop()
-        await asyncio.wait_for(task, 5)
-        await client.close()
-
-
-def node(**metadata: Any) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": "n1", "uid": "u1", "labels": {}, **metadata},
-        "status": {
-            "conditions": [{"type": "Ready", "status": "True"}],
-            "nodeInfo": {"containerRuntimeVersion": "containerd://1.7.27"},
-        },
-    }
-
-
-def gpu_node(**plugin: Any) -> dict[str, Any]:
-    wish = {"enabled": True, "config": {"version": "v1"}, "configName": "", "configDigest": "d1", **plugin}
-    return {
-        "apiVersion": names.GPU_NODE_API,
-        "kind": names.GPU_NODE_KIND,
-        "metadata": {"name": "n1", "generation": 1},
-        "spec": {
-            "driver": {"enabled": True},
-            "devicePlugin": wish,
-            "featureLabels": {"enabled": True},
-            "uninstall": False,
-        },
-    }
-
-
-def host_driver(tmp_path: Path, gpus: int = 2) -> tuple[Machine, FakeChild]:
-    machine = Machine(tmp_path, gpus)
-    machine.install_driver()
-    machine.load_module()
-    return machine, FakeChild(inventory(gpus))
-
-
-async def show_gpus(api: FakeApi, count: int, capacity: int | None = None) -> None:
-    """The kubelet's next status write."""
-    shown = {
-        "capacity": {"nvidia.com/gpu": str(capacity or count)},
-        "allocatable": {"nvidia.com/gpu": str(count)},
-    }
-    await api.change("nodes", "n1", {"status": shown})
-
-
-def status(api: FakeApi) -> dict[str, Any]:
-    found: dict[str, Any] = api.get("gpunodes", "n1")["status"]
-    return found
-
-
-def link(api: FakeApi, name: str) -> dict[str, Any]:
-    return next(row for row in status(api)["chain"] if row["link"] == name)
-
-
-def condition(api: FakeApi) -> dict[str, Any]:
-    rows = api.get("nodes", "n1")["status"]["conditions"]
-    return next((row for row in rows if row["type"] == names.GPU_READY_CONDITION), {})
-
-
-def labels(api: FakeApi) -> dict[str, str]:
-    found: dict[str, str] = api.get("nodes", "n1")["metadata"]["labels"]
-    return found
-
-
-async def eventually(what: Callable[[], Any], deadline_s: float = 5.0) -> None:
-    """For files, which tell nobody."""
-    async with asyncio.timeout(deadline_s):
-        while not what():
-            await asyncio.sleep(0.01)
-
-
-async def whole(api: FakeApi, machine: Machine) -> None:
-    """Bring a started agent to a node whose chain is whole."""
-    await api.until(lambda: link(api, "driver")["state"] == "ok")
-    machine.write_record()
-    await show_gpus(api, machine.count)
-    await api.until(lambda: condition(api).get("status") == "True")
-    await api.until(lambda: status(api)["columns"]["plugin"] == "ok")
 
 
 @pytest.mark.parametrize("gate", [names.DRIVER_READY, names.PLUGIN_READY, names.CUDA_READY])
@@ -526,141 +423,3 @@ async def test_the_word_of_a_controller_that_missed_us_is_taken_back(
         ready = {"type": "Ready", "status": "True"}
         await api.change("nodes", "n1", {"status": {"conditions": [ready, silent]}})
         await api.until(lambda: condition(api)["status"] == "True")
-
-
-# --- CUDA -------------------------------------------------------------------------------------------------
-
-
-async def test_a_program_is_run_once_on_each_gpu_beside_the_advertising(api: FakeApi, tmp_path: Path) -> None:
-    machine, child = host_driver(tmp_path)
-    proofs = FakeCudaChild()
-    await api.put("nodes", node())
-    await api.put("gpunodes", gpu_node())
-
-    async with running(api, machine, child, proofs):
-        await api.until(lambda: link(api, "cuda")["state"] == "ok")
-        assert link(api, "device-plugin")["state"] == "waiting"
-        await whole(api, machine)
-    async with running(api, machine, child, proofs):
-        await api.until(lambda: status(api)["columns"]["cuda"] == "ok")
-
-    assert proofs.asked == [["GPU-0", "GPU-1"]]
-    assert machine.gate("cuda-ready").read_text() == ""
-
-
-async def test_a_person_asks_for_another_proof(api: FakeApi, tmp_path: Path) -> None:
-    machine, child = host_driver(tmp_path)
-    proofs = FakeCudaChild()
-    await api.put("nodes", node())
-    await api.put("gpunodes", gpu_node())
-    async with running(api, machine, child, proofs):
-        await whole(api, machine)
-        proofs.outcomes["GPU_1"] = Proof("GPU-1", Outcome.FAILED, "cuInit", 802)
-
-        await api.change("nodes", "n1", {"metadata": {"annotations": {names.PROVE_CUDA_ANNOTATION: "1"}}})
-
-        await api.until(lambda: link(api, "cuda")["reason"] == "SystemNotReady")
-    assert proofs.asked == [["GPU-0", "GPU-1"]] * 2
-
-
-async def test_a_gpu_that_is_in_mig_mode_by_now_is_not_proved_as_a_whole(
-    api: FakeApi, tmp_path: Path
-) -> None:
-    """No program runs on such a GPU: a proof of it would call a healthy card broken."""
-    machine, child = host_driver(tmp_path)
-    await api.put("nodes", node())
-    await api.put("gpunodes", gpu_node())
-    async with running(api, machine, child):
-        await whole(api, machine)
-        first, second = inventory().gpus
-        child.answer = dataclasses.replace(
-            inventory(), gpus=(first, dataclasses.replace(second, mig_enabled=True))
-        )
-
-        machine.write_record(devices=[device_row(0), {**device_row(1), "migEnabled": True}])
-
-        await api.until(lambda: link(api, "cuda")["message"] == "a CUDA program ran on 1 GPU")
-
-
-async def test_a_record_of_proofs_that_cannot_be_written_ends_no_agent(api: FakeApi, tmp_path: Path) -> None:
-    machine, child = host_driver(tmp_path)
-    await api.put("nodes", node())
-    await api.put("gpunodes", gpu_node())
-    async with running(api, machine, child):
-        await whole(api, machine)
-        record = machine.path(f"{names.RECORDS_DIR}/cuda.json")
-        record.unlink()
-        record.mkdir()
-
-        machine.write_record(unhealthy={1: 79})
-
-        await api.until(lambda: link(api, "device-plugin")["state"] == "degraded")
-        assert link(api, "cuda")["message"] == "a CUDA program ran on 1 GPU"
-
-
-@pytest.mark.parametrize(
-    ("kind", "change"),
-    [
-        pytest.param(
-            "nodes",
-            {"metadata": {"labels": {names.DEPLOY_DEVICE_PLUGIN: "paused-for-driver-upgrade"}}},
-            id="another driver comes",
-        ),
-        pytest.param("gpunodes", {"spec": {"cuda": {"enabled": False}}}, id="the policy wants none any more"),
-    ],
-)
-async def test_a_program_that_is_not_wanted_any_more_is_ended(
-    api: FakeApi, tmp_path: Path, kind: str, change: dict[str, Any]
-) -> None:
-    """It holds the device nodes open, and nobody can unload a driver that is in use."""
-    machine, child = host_driver(tmp_path)
-    proofs = HangingCudaChild()
-    await api.put("nodes", node())
-    await api.put("gpunodes", gpu_node())
-    async with running(api, machine, child, proofs):
-        await api.until(lambda: link(api, "cuda")["reason"] == "ProofRunning" and proofs.running == 1)
-
-        await api.change(kind, "n1", change)
-
-        await api.until(lambda: proofs.running == 0)
-
-
-async def test_a_program_of_a_driver_that_is_updated_meanwhile_is_ended(api: FakeApi, tmp_path: Path) -> None:
-    """What comes of it counts no more, and nobody can load the new module while it holds the old one."""
-    machine, child = host_driver(tmp_path)
-    proofs = HangingCudaChild()
-    await api.put("nodes", node())
-    await api.put("gpunodes", gpu_node())
-    async with running(api, machine, child, proofs):
-        await api.until(lambda: link(api, "cuda")["reason"] == "ProofRunning" and proofs.running == 1)
-        child.answer = mismatch()
-
-        machine.install_driver("570.124.06")
-
-        await api.until(lambda: proofs.running == 0)
-
-
-@pytest.mark.parametrize(
-    ("spec", "labels", "reason"),
-    [
-        pytest.param({"cuda": {"enabled": False}}, {}, "ProofNotWanted", id="the policy wants none"),
-        pytest.param({"gates": {"enabled": False}}, {}, "CudaNotReady", id="it is NVIDIA's validator's"),
-        pytest.param(
-            {}, {names.DEPLOY_DEVICE_PLUGIN: "paused-for-driver-upgrade"}, "Paused", id="another driver comes"
-        ),
-    ],
-)
-async def test_when_no_program_is_run(
-    api: FakeApi, tmp_path: Path, spec: dict[str, Any], labels: dict[str, str], reason: str
-) -> None:
-    machine, child = host_driver(tmp_path)
-    proofs = FakeCudaChild()
-    wish = gpu_node()
-    wish["spec"] |= spec
-    await api.put("nodes", node(labels=labels))
-    await api.put("gpunodes", wish)
-
-    async with running(api, machine, child, proofs):
-        await api.until(lambda: link(api, "cuda")["reason"] == reason)
-
-    assert proofs.asked == []

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.unit.operands.node_agent.fake_api import FakeApi
 from tests.unit.operands.node_agent.machine import FakeChild, Machine, inventory
-from tests.unit.operands.node_agent.test_daemon import PCI, gpu_node, node, running
+from tests.unit.operands.node_agent.one_node import PCI, gpu_node, node, running
 
 from gpuready.operands.node_agent import daemon, observer
 
